@@ -1,8 +1,10 @@
 //! The program's global options, and the wording of clap's errors.
 
 use crate::exit::Exit;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, Command, ValueEnum};
+use husk_runtime::CgroupManager;
 use std::path::PathBuf;
 
 /// Options that every verb takes. clap does not know their defaults, because it would parse them
@@ -28,7 +30,7 @@ pub(crate) struct Global {
     #[arg(long)]
     pub(crate) systemd_cgroup: bool,
     /// How to create cgroups: cgroupfs, systemd or disabled [default: cgroupfs]
-    #[arg(long, value_name = "MANAGER", hide_possible_values = true)]
+    #[arg(long, value_name = "MANAGER", hide_possible_values = true, value_parser = cgroup_manager())]
     pub(crate) cgroup_manager: Option<CgroupManager>,
     /// Accepted for compatibility with runc; husk detects this itself [default: auto]
     #[arg(long, value_name = "BOOL", hide_possible_values = true)]
@@ -71,12 +73,12 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CgroupManager {
-    #[default]
-    Cgroupfs,
-    Systemd,
-    Disabled,
+fn cgroup_manager() -> impl TypedValueParser<Value = CgroupManager> {
+    let names = PossibleValuesParser::new(CgroupManager::NAMES.map(|(name, _)| name));
+    names.map(|given| {
+        let manager = CgroupManager::NAMES.into_iter().find(|(name, _)| *name == given);
+        manager.map(|(_, manager)| manager).unwrap_or_default()
+    })
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

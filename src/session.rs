@@ -1,9 +1,9 @@
 //! Opens the state directory and the log, which every verb needs.
 
-use crate::options::{CgroupManager, Global, Rootless};
+use crate::options::{Global, Rootless};
 use crate::output::log::Log;
 use anyhow::{Context as _, Result, ensure};
-use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
+use husk_runtime::{CgroupManager, Environment, Error, Listed, Notice, Sealed, Store, Warning};
 use rustix::io::Errno;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct Session<'a> {
     pub(crate) log: &'a Log,
     root: Root,
     pub(crate) rootless: Rootless,
-    pub(crate) cgroups: husk_runtime::CgroupManager,
+    pub(crate) cgroups: CgroupManager,
 }
 
 /// The state directory.
@@ -42,11 +42,7 @@ impl<'a> Session<'a> {
             None => {}
         }
         let systemd = global.systemd_cgroup.then_some(CgroupManager::Systemd);
-        let cgroups = match systemd.or(global.cgroup_manager).unwrap_or_default() {
-            CgroupManager::Cgroupfs => husk_runtime::CgroupManager::Cgroupfs,
-            CgroupManager::Systemd => husk_runtime::CgroupManager::Systemd,
-            CgroupManager::Disabled => husk_runtime::CgroupManager::Disabled,
-        };
+        let cgroups = systemd.or(global.cgroup_manager).unwrap_or_default();
         let root = match global.root {
             Some(root) => {
                 let root = absolute(&root).context("--root")?;

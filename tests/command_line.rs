@@ -715,7 +715,9 @@ fn timings_list_every_step_once_in_order() {
     let picture = runtime.root().join("picture.svg");
     run(&format!("--timings={}", picture.display()));
     let svg = fs::read_to_string(picture).unwrap();
-    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let escaped = |text: &str| {
+        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
     let rest = wanted.iter().try_fold(svg.as_str(), |rest, step| {
         rest.split_once(&format!(">{}</text>", escaped(step))).map(|(_, rest)| rest)
     });

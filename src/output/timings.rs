@@ -2,6 +2,7 @@
 //!
 //! Each row is a span: its start, its duration, a bar, the process, and the action.
 
+use husk_hermetic::Escaped;
 use husk_runtime::{Lane, Span};
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -102,22 +103,6 @@ struct Micros(u64);
 impl Display for Micros {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}.{}", self.0 / 1000, self.0 % 1000 / 100))
-    }
-}
-
-/// Text with XML's special characters escaped.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|char| match char {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            // XML cannot represent control characters.
-            char if char.is_control() => f.write_char('\u{fffd}'),
-            char => f.write_char(char),
-        })
     }
 }
 

@@ -121,10 +121,6 @@ impl Layout {
 
     /// Opens the cgroups at `place` that another program created, with the controllers that `resources` needs.
     /// Creates the ones of controllers that systemd does not use.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be opened or created.
     pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.complete(place, resources).map(Cgroup::V1),
@@ -133,10 +129,6 @@ impl Layout {
     }
 
     /// Opens the cgroups at `place`, if any exist.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be opened.
     pub fn find(&self, place: &CgroupPaths) -> Result<Option<Cgroup>, Error> {
         match self {
             Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
@@ -145,10 +137,6 @@ impl Layout {
     }
 
     /// Returns the names of the siblings of the cgroups at `place`, in all trees.
-    ///
-    /// # Errors
-    ///
-    /// If a directory cannot be read.
     pub fn beside(&self, place: &CgroupPaths) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         for path in place.distinct().filter_map(Path::parent) {
@@ -229,16 +217,8 @@ impl Cgroup {
         /// If the process cannot be moved.
         join(pid: i32) -> Result<(), Error>;
         /// Applies the settings that must, or may, be in force before a process exists.
-        ///
-        /// # Errors
-        ///
-        /// The first field that cannot be set.
         apply_early(resources: &Resources) -> Result<Vec<LimitWarning>, Error>;
         /// Applies the settings that could slow down, stop or kill a process during its setup.
-        ///
-        /// # Errors
-        ///
-        /// The first field that cannot be set.
         apply_late(resources: &Resources) -> Result<(), Error>;
         /// Applies all settings except device rules to cgroups that are in use.
         ///
@@ -253,10 +233,6 @@ impl Cgroup {
         /// If the caller has no privileges over the host's devices. A caller in a user namespace may ignore it.
         set_devices(rules: &[devices::Rule]) -> Result<(), Error>;
         /// Returns the processes in the cgroups and below them.
-        ///
-        /// # Errors
-        ///
-        /// If the processes cannot be read.
         pids() -> Result<Vec<i32>, Error>;
         /// Freezes all processes, and returns when they have stopped.
         ///
@@ -265,16 +241,8 @@ impl Cgroup {
         /// [`Error::Deadline`] if a process does not stop in time. Then all of them are thawed.
         freeze(patience: Duration) -> Result<(), Error>;
         /// Thaws all processes.
-        ///
-        /// # Errors
-        ///
-        /// If the freezer cannot be written to.
         thaw() -> Result<(), Error>;
         /// Kills all processes, frozen ones too. They may still be exiting when this returns.
-        ///
-        /// # Errors
-        ///
-        /// If a process cannot be killed.
         kill() -> Result<(), Error>;
         /// Sends a signal to each process.
         ///
@@ -301,10 +269,6 @@ impl Cgroup {
         /// If the memory controller is missing.
         watch_oom() -> Result<OomWatch, Error>;
         /// Returns how many of the processes the OOM killer has killed.
-        ///
-        /// # Errors
-        ///
-        /// If the count cannot be read.
         oom_kills() -> Result<u64, Error>;
     }
 }

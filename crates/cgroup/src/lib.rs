@@ -23,7 +23,8 @@
 //! opened by names relative to a directory's descriptor.
 //!
 //! This crate knows nothing about containers, prints nothing and starts no process. For each setting that has
-//! no effect here, it returns a [`LimitWarning`].
+//! no effect here, it returns a [`LimitWarning`]. Every function fails if a file that it needs cannot be read or
+//! written; `# Errors` names the other reasons.
 
 #![forbid(unsafe_code)]
 

@@ -33,6 +33,7 @@ pub use plan::plan;
 pub use profile::{Image, Limits, Net, PathAccess, Profile, Show, Variable};
 pub use report::junit;
 pub use report::tested::{Attempt, Screen, Tested, Verdict};
+pub use report::xml::Escaped;
 pub use runner::{Choice, Setting, Tests, run_tests};
 pub use sandbox::ended::{Ended, Reached, RemainingProcess};
 pub use sandbox::probe::probe;

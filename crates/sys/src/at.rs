@@ -13,10 +13,6 @@ const MOST_LOOKUPS: u32 = 128;
 /// Opens `path` as if `root` were `/`, whatever its symlinks contain, with
 /// `openat2(O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)`. The descriptor refers to the file that was found, not
 /// to its name.
-///
-/// # Errors
-///
-/// See openat2(2).
 pub fn openat2_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     openat2(Some(root), path, OFlags::PATH, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
@@ -33,10 +29,6 @@ pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
 
 /// Opens `name` in `directory`, even if it is a symlink, with
 /// `openat2(O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`.
-///
-/// # Errors
-///
-/// See openat2(2).
 pub fn openat2_entry_nofollow(directory: Fd, name: &CStr) -> Result<Fd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     openat2(Some(directory), name, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
@@ -54,48 +46,34 @@ pub fn openat2_no_symlinks(root: Fd, path: &CStr) -> Result<Fd> {
 }
 
 /// Returns whether `fd` is a directory.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn is_directory(fd: Fd) -> Result<bool> {
     Ok(kind(fd)? == FileType::Directory)
 }
 
 /// Returns the file type of `fd`.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn kind(fd: Fd) -> Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd.lend())?.st_mode))
 }
 
 /// Returns whether `fd` is the null device, and not a file that an image or a volume put there.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn is_null_device(fd: Fd) -> Result<bool> {
     let stat = rustix::fs::fstat(fd.lend())?;
     let is_character = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
     Ok(is_character && stat.st_rdev == rustix::fs::makedev(1, 3))
 }
 
+/// Returns the standard streams that are the null device. A closed stream is not.
+pub fn null_streams() -> impl Iterator<Item = Fd> {
+    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
+    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false))
+}
+
 /// Returns whether `fd` is a device, terminals included.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn is_device(fd: Fd) -> Result<bool> {
     Ok(matches!(kind(fd)?, FileType::CharacterDevice | FileType::BlockDevice))
 }
 
 /// Returns the owner of `fd`.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn owner(fd: Fd) -> Result<Uid> {
     rustix::fs::fstat(fd.lend()).map(|stat| Uid::from_raw(stat.st_uid))
 }
@@ -106,14 +84,9 @@ pub fn owner(fd: Fd) -> Result<Uid> {
 ///
 /// `ENODEV` if it is anything else; for the rest see openat2(2).
 pub fn openat2_proc() -> Result<Fd> {
-    /// `PROC_SUPER_MAGIC`, and the inode of its root (linux/magic.h, linux/proc_fs.h).
-    const MAGIC: i64 = 0x9fa0;
-    const ROOT: u64 = 1;
     let proc = openat2(None, c"/proc", OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::empty())?;
-    let is_root = rustix::fs::fstatfs(proc.lend())
-        .and_then(|statfs| Ok(statfs.f_type == MAGIC && rustix::fs::fstat(proc.lend())?.st_ino == ROOT));
-    match is_root {
-        Ok(true) => Ok(proc),
+    match procfs(proc) {
+        Ok(ProcfsKind::Root) => Ok(proc),
         other => {
             raw::close(proc);
             other.and(Err(Errno::NODEV))
@@ -207,20 +180,12 @@ pub fn mknodat(directory: Fd, name: &CStr, node: Node, mode: Mode) -> Result {
 }
 
 /// Returns whether `name` is exactly this node, without following symlinks.
-///
-/// # Errors
-///
-/// See stat(2).
 pub fn is_node(directory: Fd, name: &CStr, node: Node) -> Result<bool> {
     let Likeness { kind, device, .. } = likeness(directory, name)?;
     Ok((kind, device) == numbers(node))
 }
 
 /// Returns whether `fd` is exactly this node.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn is_open_node(fd: Fd, node: Node) -> Result<bool> {
     let stat = rustix::fs::fstat(fd.lend())?;
     Ok((FileType::from_raw_mode(stat.st_mode), stat.st_rdev) == numbers(node))
@@ -235,10 +200,6 @@ fn numbers(node: Node) -> (FileType, u64) {
 }
 
 /// Removes a file that is not a directory, with `unlinkat`.
-///
-/// # Errors
-///
-/// See unlink(2).
 pub fn unlinkat(directory: Fd, name: &CStr) -> Result {
     rustix::fs::unlinkat(directory.lend(), name, AtFlags::empty())
 }
@@ -253,10 +214,6 @@ pub fn symlinkat(target: &CStr, directory: Fd, name: &CStr) -> Result {
 }
 
 /// Changes owner and group of `name`, even if it is a symlink, with `fchownat(AT_SYMLINK_NOFOLLOW)`.
-///
-/// # Errors
-///
-/// See chown(2).
 pub fn fchownat(directory: Fd, name: &CStr, uid: Uid, gid: Gid) -> Result {
     rustix::fs::chownat(directory.lend(), name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -273,10 +230,6 @@ pub fn openat2_ordinary_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
 }
 
 /// Returns whether `fd` is on a procfs, and if so whether it is the root.
-///
-/// # Errors
-///
-/// See fstatfs(2).
 pub fn procfs(fd: Fd) -> Result<ProcfsKind> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
     /// The inode number of the root (linux/proc_ns.h), which no other file has.
@@ -300,10 +253,6 @@ pub enum ProcfsKind {
 }
 
 /// Returns the permissions of `fd`.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn permissions(fd: Fd) -> Result<Mode> {
     Ok(Mode::from_raw_mode(rustix::fs::fstat(fd.lend())?.st_mode))
 }
@@ -335,10 +284,6 @@ pub struct Likeness {
 }
 
 /// Returns the attributes of `name`, even if it is a symlink, from `fstatat(AT_SYMLINK_NOFOLLOW)`.
-///
-/// # Errors
-///
-/// See stat(2).
 pub fn likeness(directory: Fd, name: &CStr) -> Result<Likeness> {
     let stat = rustix::fs::statat(directory.lend(), name, AtFlags::SYMLINK_NOFOLLOW)?;
     /// The unit of `st_blocks` on every file system (stat(2)).
@@ -366,10 +311,6 @@ pub fn mknodat_like(directory: Fd, name: &CStr, like: &Likeness) -> Result {
 
 /// Sets the permissions of `name` with `fchmodat`. The call follows a symlink, so it is for files that the caller has
 /// just created.
-///
-/// # Errors
-///
-/// See chmod(2).
 pub fn fchmodat(directory: Fd, name: &CStr, mode: Mode) -> Result {
     rustix::fs::chmodat(directory.lend(), name, mode, AtFlags::empty())
 }
@@ -387,10 +328,6 @@ pub fn readlinkat<'a>(directory: Fd, name: &CStr, buffer: &'a mut [u8]) -> Resul
 }
 
 /// Reads as many entries of a directory as fit into `buffer`, with `getdents64`; none at the end.
-///
-/// # Errors
-///
-/// See getdents(2).
 pub fn getdents(directory: Fd, buffer: &mut [u8]) -> Result<Entries<'_>> {
     let length = raw::getdents64(directory, buffer)?;
     Ok(Entries { rest: buffer.get(..length).unwrap_or_default() })

@@ -171,10 +171,6 @@ pub struct Forked {
 
 /// Starts a process that runs `child` in a copy of the caller's memory and exits with the status that it returns. It
 /// uses `clone`, because the seccomp profiles of container engines refuse `clone3` to programs in containers.
-///
-/// # Errors
-///
-/// See clone(2).
 pub fn fork(_: &InChild, child: impl FnOnce() -> u8) -> Result<Forked> {
     let mut pidfd: i32 = -1;
     let flags = u64::from(CLONE_PIDFD) | SIGCHLD;
@@ -213,10 +209,6 @@ pub fn clone_parent(_: &InChild, namespaces: Namespaces, born: &AtomicI32) -> Re
 
 /// Continues the caller twice, in its own memory and in a copy, with `clone` without shared memory or a stack. Returns
 /// `None` in the new process, which is the caller's child.
-///
-/// # Errors
-///
-/// See clone(2).
 pub fn fork_on(_: &InChild) -> Result<Option<Pid>> {
     match raw::fork()? {
         0 => Ok(None),

@@ -102,10 +102,6 @@ pub fn fcntl_lock_holder(fd: Fd) -> Result<Option<LockHolder>> {
 }
 
 /// Changes the owner, but not the group, with `fchown`.
-///
-/// # Errors
-///
-/// See chown(2).
 pub fn fchown(fd: Fd, uid: Uid) -> Result {
     rustix::fs::fchown(fd.lend(), Some(uid), None)
 }
@@ -117,19 +113,11 @@ pub fn close(_: &InChild, fd: Fd) {
 }
 
 /// Opens a path relative to the working directory, with `openat` and `O_CLOEXEC`.
-///
-/// # Errors
-///
-/// See open(2).
 pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
     raw::openat(None, path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
 /// Creates a file in memory with `memfd_create`. Exec closes it, and it cannot be executed.
-///
-/// # Errors
-///
-/// See memfd_create(2).
 pub fn memfd_create(name: &CStr) -> Result<Fd> {
     const CLOEXEC: u32 = 0x1;
     const NOEXEC_SEAL: u32 = 0x8;
@@ -141,93 +129,53 @@ pub fn memfd_create(name: &CStr) -> Result<Fd> {
 }
 
 /// Creates a pipe with `pipe2(O_CLOEXEC)`. Returns the read end, then the write end.
-///
-/// # Errors
-///
-/// See pipe(2).
 pub fn pipe() -> Result<[Fd; 2]> {
     raw::pipe2(OFlags::CLOEXEC.bits())
 }
 
 /// Calls `pwrite`, and repeats the call if a signal interrupts it.
-///
-/// # Errors
-///
-/// See pwrite(2).
 pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pwrite(fd.lend(), bytes, offset))
 }
 
 /// Calls `pread`, and repeats the call if a signal interrupts it.
-///
-/// # Errors
-///
-/// See pread(2).
 pub fn pread(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pread(fd.lend(), &mut *buffer, offset))
 }
 
 /// Returns the size of a file in bytes.
-///
-/// # Errors
-///
-/// See fstat(2).
 pub fn size(fd: Fd) -> Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd.lend())?.st_size).unwrap_or(0))
 }
 
 /// Calls `accept4(SOCK_CLOEXEC)`, and repeats the call if a signal interrupts it.
-///
-/// # Errors
-///
-/// See accept(2).
 pub fn accept(listener: Fd) -> Result<Fd> {
     rustix::io::retry_on_intr(|| raw::accept4(listener))
 }
 
 /// Calls `read`, and repeats the call if a signal interrupts it.
-///
-/// # Errors
-///
-/// See read(2).
 pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(fd.lend(), &mut *buffer))
 }
 
 /// Calls `recvmsg(MSG_CMSG_CLOEXEC)`, and repeats the call if a signal interrupts it. Returns the number of bytes, and
 /// the descriptor that was sent with them, if any.
-///
-/// # Errors
-///
-/// See recvmsg(2).
 pub fn receive(socket: Fd, buffer: &mut [u8]) -> Result<(usize, Option<Fd>)> {
     rustix::io::retry_on_intr(|| raw::recvmsg_descriptor(socket, buffer))
 }
 
 /// Calls `write`, and repeats the call if a signal interrupts it.
-///
-/// # Errors
-///
-/// See write(2).
 pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
 }
 
 /// Appends some of the rest of `from` to `to` with `sendfile`, and repeats the call if a signal interrupts it. Returns
 /// 0 at the end.
-///
-/// # Errors
-///
-/// See sendfile(2).
 pub fn sendfile(to: Fd, from: Fd) -> Result<usize> {
     sendfile_most(to, from, u64::MAX)
 }
 
 /// Like [`sendfile`], but copies at most `most` bytes.
-///
-/// # Errors
-///
-/// See sendfile(2).
 pub fn sendfile_most(to: Fd, from: Fd, most: u64) -> Result<usize> {
     /// The most bytes that the kernel copies in one call.
     const MOST: usize = 0x7fff_f000;
@@ -238,10 +186,6 @@ pub fn sendfile_most(to: Fd, from: Fd, most: u64) -> Result<usize> {
 /// Returns where the next data of a file begins and ends, from `offset` on, with `lseek(SEEK_DATA)` and
 /// `lseek(SEEK_HOLE)`. Returns `None` if a hole extends to the end. A file system without support for holes reports
 /// only data.
-///
-/// # Errors
-///
-/// See lseek(2).
 pub fn lseek_data(fd: Fd, offset: u64) -> Result<Option<(u64, u64)>> {
     let seek = |to| rustix::fs::seek(fd.lend(), to);
     let begin = match seek(SeekFrom::Data(offset)) {
@@ -256,76 +200,44 @@ pub fn lseek_data(fd: Fd, offset: u64) -> Result<Option<(u64, u64)>> {
 }
 
 /// Returns the length of a file, from `lseek(SEEK_END)`.
-///
-/// # Errors
-///
-/// See lseek(2).
 pub fn lseek_end(fd: Fd) -> Result<u64> {
     rustix::fs::seek(fd.lend(), SeekFrom::End(0))
 }
 
 /// Sets the length of a file, with `ftruncate`.
-///
-/// # Errors
-///
-/// See ftruncate(2).
 pub fn ftruncate(fd: Fd, length: u64) -> Result {
     rustix::fs::ftruncate(fd.lend(), length)
 }
 
 /// Sets an extended attribute, with `fsetxattr`.
-///
-/// # Errors
-///
-/// See setxattr(2).
 pub fn fsetxattr(fd: Fd, name: &CStr, value: &[u8]) -> Result {
     rustix::fs::fsetxattr(fd.lend(), name, value, rustix::fs::XattrFlags::empty())
 }
 
 /// Sets the offset of a file with `lseek(SEEK_SET)`; for a directory, a position that `getdents64` reported.
-///
-/// # Errors
-///
-/// See lseek(2).
 pub fn lseek(fd: Fd, offset: u64) -> Result {
     rustix::fs::seek(fd.lend(), SeekFrom::Start(offset)).map(drop)
 }
 
 /// Sends `bytes` and a copy of the descriptor `fd` with `sendmsg(SCM_RIGHTS)`; repeats the call if a
 /// signal interrupts it.
-///
-/// # Errors
-///
-/// See sendmsg(2).
 pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
 }
 
 /// Calls `send(MSG_NOSIGNAL)`, and repeats the call if a signal interrupts it. If the receiver is gone the call fails
 /// and does not kill the caller.
-///
-/// # Errors
-///
-/// See send(2).
 pub fn send(socket: Fd, bytes: &[u8]) -> Result<usize> {
     let flags = rustix::net::SendFlags::NOSIGNAL;
     rustix::io::retry_on_intr(|| rustix::net::send(socket.lend(), bytes, flags))
 }
 
 /// Creates a directory, relative to the working directory, with `mkdirat`.
-///
-/// # Errors
-///
-/// See mkdir(2).
 pub fn mkdir(path: &CStr, mode: Mode) -> Result {
     rustix::fs::mkdirat(CWD, path, mode)
 }
 
 /// Creates a symlink, relative to the working directory, with `symlinkat`.
-///
-/// # Errors
-///
-/// See symlink(2).
 pub fn symlink(target: &CStr, path: &CStr) -> Result {
     rustix::fs::symlinkat(target, CWD, path)
 }

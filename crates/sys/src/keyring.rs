@@ -34,10 +34,6 @@ pub fn keyctl_describe(key: Key, room: &mut [MaybeUninit<u8>]) -> Result<&[u8]> 
 }
 
 /// Sets the permissions of a key, with `keyctl(KEYCTL_SETPERM)`.
-///
-/// # Errors
-///
-/// See keyctl_setperm(3).
 pub fn keyctl_setperm(key: Key, permissions: u32) -> Result {
     raw::keyctl_setperm(key.0, permissions)
 }

@@ -12,7 +12,8 @@
 //! by its number, continue the process twice, or load a filter.
 //!
 //! Nothing here knows what a container or a command is, and no function decides anything. Each makes its call and
-//! returns the kernel's answer.
+//! returns the kernel's answer. It fails as its manual page says; `# Errors` names what a caller may have to tell
+//! apart.
 
 #![no_std]
 

@@ -25,10 +25,6 @@ pub struct SchedAttr {
 }
 
 /// Sets the scheduling of a thread, or of the calling thread, with `sched_setattr`.
-///
-/// # Errors
-///
-/// See sched_setattr(2).
 pub fn sched_setattr(pid: Option<Pid>, attr: &SchedAttr) -> Result {
     let SchedAttr { policy, flags, nice, priority, runtime, deadline, period } = *attr;
     #[expect(clippy::cast_possible_truncation, reason = "48 bytes")]
@@ -61,10 +57,6 @@ pub fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
 const IOPRIO_WHO_PROCESS: usize = 1;
 
 /// Sets the I/O priority of the calling thread, with `ioprio_set`. `class` is 1 to 3, `level` is 0 to 7.
-///
-/// # Errors
-///
-/// See ioprio_set(2).
 pub fn ioprio_set(class: u8, level: u8) -> Result {
     let value = (usize::from(class) << 13) | usize::from(level);
     numbers(Numeric::IoprioSet, [IOPRIO_WHO_PROCESS, 0, value]).map(drop)

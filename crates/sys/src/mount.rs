@@ -9,47 +9,27 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MoveMountFlags, Open
 pub use rustix::mount::{MountFlags, MountPropagationFlags};
 
 /// Mounts a new file system of type `fstype` at `target`, with `mount`.
-///
-/// # Errors
-///
-/// See mount(2).
 pub fn mount(source: &CStr, target: &CStr, fstype: &CStr, flags: MountFlags, data: &CStr) -> Result {
     rustix::mount::mount(source, target, fstype, flags, data)
 }
 
 /// Bind mounts the tree at `source` on `target`, with `mount(MS_BIND | MS_REC)`.
-///
-/// # Errors
-///
-/// See mount(2).
 pub fn mount_bind_recursive(source: &CStr, target: &CStr) -> Result {
     rustix::mount::mount_bind_recursive(source, target)
 }
 
 /// Sets the propagation of the mount at `target`, with `mount`.
-///
-/// # Errors
-///
-/// See mount(2).
 pub fn mount_change(target: &CStr, flags: MountPropagationFlags) -> Result {
     rustix::mount::mount_change(target, flags)
 }
 
 /// Makes `new_root` the root and moves the old root to `put_old`, with `pivot_root`.
-///
-/// # Errors
-///
-/// See pivot_root(2).
 pub fn pivot_root(new_root: &CStr, put_old: &CStr) -> Result {
     rustix::process::pivot_root(new_root, put_old)
 }
 
 /// Unmounts the tree at `target` at once, with `umount2(MNT_DETACH)`. Its file systems end when their last user is
 /// gone.
-///
-/// # Errors
-///
-/// See umount(2).
 pub fn umount_detach(target: &CStr) -> Result {
     rustix::mount::unmount(target, rustix::mount::UnmountFlags::DETACH)
 }
@@ -91,10 +71,6 @@ pub fn fsconfig_set_fd(file_system: Fd, key: &CStr, fd: Fd) -> Result {
 }
 
 /// Creates the configured file system, with `fsconfig(FSCONFIG_CMD_CREATE)`.
-///
-/// # Errors
-///
-/// See mount(2).
 pub fn fsconfig_create(file_system: Fd) -> Result {
     rustix::mount::fsconfig_create(file_system.lend())
 }
@@ -243,10 +219,6 @@ pub enum Extent {
 }
 
 /// Returns a detached copy of the mount at `path`, from `open_tree(OPEN_TREE_CLONE)`.
-///
-/// # Errors
-///
-/// See open_tree(2).
 pub fn open_tree_clone(path: &CStr, extent: Extent) -> Result<Fd> {
     raw::open_tree(None, path, clone_flags(extent).bits())
 }
@@ -292,10 +264,6 @@ pub fn mount_setattr(
 
 /// Attaches a detached mount to `target` with `move_mount`. `target` is a descriptor, so that no name is looked up
 /// again.
-///
-/// # Errors
-///
-/// See move_mount(2).
 pub fn move_mount(mount: Fd, target: Fd) -> Result {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(mount.lend(), c"", target.lend(), c"", flags)

@@ -110,19 +110,11 @@ impl BitOrAssign for Namespaces {
 }
 
 /// Creates new namespaces for the caller with `unshare`; those of time and pid are for its next children.
-///
-/// # Errors
-///
-/// See unshare(2).
 pub fn unshare(namespaces: Namespaces) -> Result {
     numbers(Numeric::Unshare, [namespaces.0 as usize, 0, 0]).map(drop)
 }
 
 /// Brings up the loopback device of the caller's network namespace, with `ioctl(SIOCSIFFLAGS)`.
-///
-/// # Errors
-///
-/// See netdevice(7).
 pub fn loopback_up() -> Result {
     // Any socket works; this kind exists without a network address family.
     let socket = raw::socket_unix()?;
@@ -143,10 +135,6 @@ pub fn ioctl_ns_get_nstype(fd: Fd) -> Result<Namespaces> {
 
 /// Gives the calling thread its own root, working directory and umask, with `unshare(CLONE_FS)`. A thread that shares
 /// them cannot join a mount namespace.
-///
-/// # Errors
-///
-/// See unshare(2).
 pub fn unshare_fs() -> Result {
     numbers(Numeric::Unshare, [linux_raw_sys::general::CLONE_FS as usize, 0, 0]).map(drop)
 }

@@ -9,10 +9,6 @@ use linux_raw_sys::general;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// Changes the working directory to `directory`, with `fchdir`.
-///
-/// # Errors
-///
-/// See chdir(2).
 pub fn fchdir(directory: Fd) -> Result {
     rustix::process::fchdir(directory.lend())
 }
@@ -30,10 +26,6 @@ pub enum End {
 }
 
 /// Waits with `ppoll` until the process of a pidfd ends, or for so many seconds. Returns whether it has ended.
-///
-/// # Errors
-///
-/// See poll(2).
 pub fn poll_end(pidfd: Fd, seconds: Option<u32>) -> Result<bool> {
     let limit = seconds.map(|seconds| rustix::event::Timespec { tv_sec: seconds.into(), tv_nsec: 0 });
     let pidfd = pidfd.lend();
@@ -108,19 +100,11 @@ pub fn wait4_any_nohang(_: &InChild) -> Result<Option<Ended>> {
 }
 
 /// Sends `signal` to a process group, with `kill`.
-///
-/// # Errors
-///
-/// See kill(2).
 pub fn kill_group(leader: Pid, signal: Signal) -> Result {
     raw::kill(leader.as_raw_pid().wrapping_neg(), signal.word())
 }
 
 /// Sends `signal` to a process, with `kill`.
-///
-/// # Errors
-///
-/// See kill(2).
 pub fn kill(pid: Pid, signal: Signal) -> Result {
     raw::kill(pid.as_raw_pid(), signal.word())
 }
@@ -172,10 +156,6 @@ pub fn prctl_set_pdeathsig(signal: Option<Signal>) -> Result {
 }
 
 /// Prevents later execs from granting privileges, with `prctl(PR_SET_NO_NEW_PRIVS)`.
-///
-/// # Errors
-///
-/// None is known.
 pub fn prctl_set_no_new_privs() -> Result {
     prctl(Prctl::SetNoNewPrivs, [1, 0]).map(drop)
 }
@@ -193,10 +173,6 @@ pub enum Dumpable {
 }
 
 /// Returns the result of `prctl(PR_GET_DUMPABLE)`.
-///
-/// # Errors
-///
-/// None is known.
 pub fn prctl_get_dumpable() -> Result<Dumpable> {
     match prctl(Prctl::GetDumpable, [0, 0])? {
         0 => Ok(Dumpable::No),
@@ -224,19 +200,11 @@ pub fn setgroups(groups: &[Gid]) -> Result {
 }
 
 /// Sets the real, effective and saved group of the calling thread, with `setresgid`.
-///
-/// # Errors
-///
-/// See setresgid(2).
 pub fn setresgid(gid: Gid) -> Result {
     rustix::thread::set_thread_res_gid(gid, gid, gid)
 }
 
 /// Sets the real, effective and saved user of the calling thread, with `setresuid`.
-///
-/// # Errors
-///
-/// See setresuid(2).
 pub fn setresuid(uid: Uid) -> Result {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
@@ -269,10 +237,6 @@ pub fn capset(capabilities: Capabilities) -> Result {
 }
 
 /// Selects the system that the program sees (`PER_*`), with `personality`.
-///
-/// # Errors
-///
-/// None is known.
 pub fn personality(persona: u32) -> Result {
     numbers(Numeric::Personality, [persona as usize, 0, 0]).map(drop)
 }
@@ -297,10 +261,6 @@ pub fn prctl_cap_ambient_raise(capability: u8) -> Result {
 }
 
 /// Sets whether permitted capabilities survive giving up uid 0, with `prctl(PR_SET_KEEPCAPS)`.
-///
-/// # Errors
-///
-/// None is known.
 pub fn prctl_set_keepcaps(keep: KeepCaps) -> Result {
     prctl(Prctl::SetKeepcaps, [keep as usize, 0]).map(drop)
 }
@@ -364,10 +324,6 @@ pub fn ioctl_tiocsctty(terminal: Fd) -> Result {
 }
 
 /// Makes `group` the terminal's foreground process group, with `tcsetpgrp`.
-///
-/// # Errors
-///
-/// See tcsetpgrp(3).
 pub fn tcsetpgrp(terminal: Fd, group: Pid) -> Result {
     rustix::termios::tcsetpgrp(terminal.lend(), group)
 }

@@ -16,6 +16,9 @@ macro_rules! named {
             #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
             pub const $name: Self = Self(number::$constant as u8);
         )*
+
+        /// The signals that have a name, each with its name without `SIG`.
+        pub const NAMES: &[(&str, Self)] = &[$((stringify!($name), Self::$name),)*];
     };
 }
 
@@ -153,10 +156,6 @@ extern "C" fn ended(signal: i32) -> ! {
 }
 
 /// Returns the signals that the calling process ignores.
-///
-/// # Errors
-///
-/// See rt_sigaction(2).
 pub fn ignored() -> Result<SignalSet> {
     let mut ignored = SignalSet::EMPTY;
     for number in 1..=Signal::MAX {
@@ -170,10 +169,6 @@ pub fn ignored() -> Result<SignalSet> {
 
 /// Resets every signal that has a handler to its default, and leaves ignored signals ignored. `CLONE_CLEAR_SIGHAND`
 /// does the same; this is for systems that refuse `clone3`.
-///
-/// # Errors
-///
-/// See rt_sigaction(2).
 pub fn reset_handlers() -> Result {
     for number in 1..=Signal::MAX {
         let signal = Signal(number);

@@ -11,10 +11,6 @@ use rustix::termios::Winsize;
 const DEVPTS: u64 = 0x1cd1;
 
 /// Returns whether `directory` is on a devpts.
-///
-/// # Errors
-///
-/// See fstatfs(2).
 pub fn is_devpts(directory: Fd) -> Result<bool> {
     let found = rustix::fs::fstatfs(directory.lend())?;
     Ok(u64::try_from(found.f_type) == Ok(DEVPTS))

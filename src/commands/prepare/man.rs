@@ -110,6 +110,8 @@ fn option(option: &Arg) -> String {
     let values = values.collect::<Vec<_>>().join(" ");
     let names = match (names.is_empty(), takes_value) {
         (true, _) => values,
+        // Such a value is optional.
+        (false, true) if option.is_require_equals_set() => format!("{}[={values}]", names.join(", ")),
         (false, true) => format!("{} {values}", names.join(", ")),
         (false, false) => names.join(", "),
     };
@@ -124,4 +126,19 @@ fn text(text: &str) -> String {
         if line.starts_with('.') { format!("\\&{line}") } else { line }
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verb;
+    use crate::commands::find;
+
+    #[test]
+    fn an_option_is_shown_with_its_value() {
+        let page = verb(find("run".as_ref()).unwrap());
+        for line in [".B \\-b, \\-\\-bundle DIRECTORY\n", ".B \\-\\-timings[=FILE.svg]\n", ".B \\-\\-keep\n"]
+        {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+    }
 }

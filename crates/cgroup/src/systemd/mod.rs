@@ -47,10 +47,6 @@ impl Systemd {
     }
 
     /// Returns systemd's version, or 0 if it cannot be parsed.
-    ///
-    /// # Errors
-    ///
-    /// If systemd does not answer.
     pub fn version(&mut self) -> Result<Version, Error> {
         if let Some(version) = self.version {
             return Ok(version);
@@ -61,10 +57,6 @@ impl Systemd {
     }
 
     /// Returns the cgroup of the manager, which contains all its units. A user's manager is not at the root.
-    ///
-    /// # Errors
-    ///
-    /// If systemd does not answer.
     pub fn control_group(&mut self) -> Result<String, Error> {
         self.bus.manager_property("ControlGroup")
     }
@@ -126,20 +118,12 @@ impl Systemd {
     }
 
     /// Sets properties of a unit until the next reboot.
-    ///
-    /// # Errors
-    ///
-    /// If systemd rejects them.
     pub fn set(&mut self, unit: &Unit, properties: &[Property]) -> Result<(), Error> {
         let body = vec![Value::text(unit.name()), Value::Bool(true), properties::array(properties)];
         self.bus.call("SetUnitProperties", body).map(drop)
     }
 
     /// Moves processes to the unit's cgroup, or to the cgroup `below` it.
-    ///
-    /// # Errors
-    ///
-    /// If systemd rejects it.
     pub fn attach(&mut self, unit: &Unit, below: &str, pids: &[u32]) -> Result<(), Error> {
         let pids = pids.iter().copied().map(Value::U32).collect();
         let below = format!("/{}", crate::clean(below));

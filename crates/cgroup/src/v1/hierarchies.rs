@@ -35,10 +35,6 @@ pub(crate) struct HierarchyMount {
 
 impl Hierarchies {
     /// Detects the trees of version 1. `unified` is version 2's tree, if it is mounted too.
-    ///
-    /// # Errors
-    ///
-    /// If `/proc` cannot be read.
     pub fn detect(unified: Option<v2::Hierarchy>) -> Result<Self, Error> {
         let read = |path: &str| {
             std::fs::read_to_string(path).map_err(|error| Error::Act {
@@ -134,10 +130,6 @@ impl Hierarchies {
     /// Opens the cgroups at `place` that systemd created, with the controllers that `resources` needs. Systemd
     /// creates those of the controllers that it was asked to limit or count with. This creates the others,
     /// except in systemd's own tree.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be created or opened.
     pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
@@ -172,10 +164,6 @@ impl Hierarchies {
     }
 
     /// Opens the cgroups at `place`, if any exist.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be opened.
     pub fn find(&self, place: &CgroupPaths) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
         for (mount, path) in self.places(place) {

@@ -71,20 +71,12 @@ impl Cgroup {
     }
 
     /// Moves a process into all of the cgroups, the one of version 2 too; 0 is the caller.
-    ///
-    /// # Errors
-    ///
-    /// If the process cannot be moved into one.
     pub fn join(&self, pid: i32) -> Result<(), Error> {
         self.join_version_1(pid)?;
         self.unified.as_ref().map_or(Ok(()), |unified| unified.join(pid))
     }
 
     /// Moves a process that was spawned into the cgroup of version 2 into those of version 1.
-    ///
-    /// # Errors
-    ///
-    /// If the process cannot be moved into one.
     pub fn join_version_1(&self, pid: i32) -> Result<(), Error> {
         let pid = pid.to_string();
         for group in &self.groups {
@@ -96,28 +88,16 @@ impl Cgroup {
     }
 
     /// Applies the settings that must, or may, be in force before a process exists.
-    ///
-    /// # Errors
-    ///
-    /// The first field that cannot be set.
     pub fn apply_early(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         self.apply(resources, Some(Phase::Early))
     }
 
     /// Applies the settings that could slow down, stop or kill a process during its setup.
-    ///
-    /// # Errors
-    ///
-    /// As [`apply_early`](Self::apply_early).
     pub fn apply_late(&self, resources: &Resources) -> Result<(), Error> {
         self.apply(resources, Some(Phase::Late)).map(drop)
     }
 
     /// Applies all settings except device rules to cgroups that are in use.
-    ///
-    /// # Errors
-    ///
-    /// As [`apply_early`](Self::apply_early).
     pub fn update(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         self.apply(resources, None)
     }
@@ -187,10 +167,6 @@ impl Cgroup {
     }
 
     /// Returns the processes in the cgroups and below them.
-    ///
-    /// # Errors
-    ///
-    /// If the processes cannot be read.
     pub fn pids(&self) -> Result<Vec<i32>, Error> {
         let Some(group) = self.counting() else { return Ok(Vec::new()) };
         procs::all(&group.directory).map_err(self.failed("list the processes of"))
@@ -210,10 +186,6 @@ impl Cgroup {
     }
 
     /// Thaws the processes, those below too.
-    ///
-    /// # Errors
-    ///
-    /// If the freezer cannot be written to.
     pub fn thaw(&self) -> Result<(), Error> {
         match (self.group("freezer"), &self.unified) {
             (Some(group), _) => freezer::thaw(group),
@@ -224,10 +196,6 @@ impl Cgroup {
 
     /// Kills every process in the cgroups and below them, frozen ones too. They may still be exiting when this
     /// returns.
-    ///
-    /// # Errors
-    ///
-    /// If a process cannot be killed.
     pub fn kill(&self) -> Result<(), Error> {
         if let Some(unified) = &self.unified {
             unified.kill()?;
@@ -307,10 +275,6 @@ impl Cgroup {
     }
 
     /// Returns how many of the processes the OOM killer has killed (since Linux 4.13; otherwise 0).
-    ///
-    /// # Errors
-    ///
-    /// If the count cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
         let Some(group) = self.group("memory") else { return Ok(0) };
         match files::text(group.directory.as_fd(), "memory.oom_control") {

@@ -24,10 +24,6 @@ pub struct Hierarchy {
 
 impl Hierarchy {
     /// Opens the tree that is mounted at `mount_point`; `None` if it is not a cgroup2 file system.
-    ///
-    /// # Errors
-    ///
-    /// If the directory cannot be opened.
     pub fn open(mount_point: &Path) -> Result<Option<Self>, Error> {
         let failed = |errno| Error::Act { act: "open", path: mount_point.to_owned(), errno };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -89,10 +85,6 @@ impl Hierarchy {
 
     /// Opens or creates the cgroup at `path`, even if it is in use, and enables the controllers for
     /// `resources`.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be opened.
     pub fn complete(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
         self.make(path, settings::v2::controllers(resources), &mut Vec::new())
     }
@@ -166,10 +158,6 @@ impl Hierarchy {
     }
 
     /// Opens the cgroup at `path`, relative to the root, if it exists.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be opened.
     pub fn find(&self, path: &str) -> Result<Option<Cgroup>, Error> {
         if path.is_empty() {
             return Err(Error::Root("/".to_owned()));

@@ -61,10 +61,6 @@ impl Cgroup {
     }
 
     /// Applies the settings that must, or may, be in force before a process exists.
-    ///
-    /// # Errors
-    ///
-    /// The first field that cannot be set.
     pub fn apply_early(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         let (settings, mut warnings) = settings::v2::settings(resources)?;
         self.write(&settings, Some(Phase::Early), &mut warnings)?;
@@ -72,10 +68,6 @@ impl Cgroup {
     }
 
     /// Applies the settings that could slow down, stop or kill a process during its setup.
-    ///
-    /// # Errors
-    ///
-    /// As [`apply_early`](Self::apply_early).
     pub fn apply_late(&self, resources: &Resources) -> Result<(), Error> {
         let (settings, _) = settings::v2::settings(resources)?;
         self.write(&settings, Some(Phase::Late), &mut Vec::new())
@@ -187,10 +179,6 @@ impl Cgroup {
     }
 
     /// Replaces the device rules of a cgroup that already has some.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_devices`](Self::set_devices).
     pub fn replace_devices(&self, rules: &[devices::Rule]) -> Result<(), Error> {
         devices::replace(&self.directory, &devices::compile(rules)?)
     }
@@ -252,20 +240,12 @@ impl Cgroup {
     }
 
     /// Thaws the processes.
-    ///
-    /// # Errors
-    ///
-    /// If the freezer cannot be written to.
     pub fn thaw(&self) -> Result<(), Error> {
         freeze::thaw(self)
     }
 
     /// Kills every process in the cgroup and below it, frozen ones too. They may still be exiting when this
     /// returns.
-    ///
-    /// # Errors
-    ///
-    /// If a process cannot be killed.
     pub fn kill(&self) -> Result<(), Error> {
         kill::kill(self)
     }
@@ -299,10 +279,6 @@ impl Cgroup {
 
     /// Changes the owner of the directory and its delegatable files to `user`, the container's root user. It
     /// can then create cgroups of its own (cgroups(7), "delegation").
-    ///
-    /// # Errors
-    ///
-    /// If the owner of a file cannot be changed.
     pub fn delegate(&self, user: rustix::fs::Uid) -> Result<(), Error> {
         let list = std::fs::read_to_string("/sys/kernel/cgroup/delegate");
         let list =
@@ -344,10 +320,6 @@ impl Cgroup {
     }
 
     /// Returns how many of the processes the OOM killer has killed.
-    ///
-    /// # Errors
-    ///
-    /// If the count cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
         match files::text(self.directory.as_fd(), "memory.events") {
             Ok(text) => Ok(files::keyed(&text, "oom_kill").unwrap_or(0)),

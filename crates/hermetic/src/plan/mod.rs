@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::profile::{Image, Net, Profile};
 use bumpalo::Bump;
 use husk_bundle::container::{Clock, IdMapping};
-use husk_plan::{Builder, Error, Plan};
+use husk_plan::{Builder, Error, Plan, candidates};
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit};
 use husk_script::sys::namespace::Namespaces;
@@ -31,9 +31,7 @@ use husk_script::sys::{CArray, Fd};
 use husk_script::{Request, Step};
 use landlock::LandlockRules;
 use layers::Streams;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 /// A host name that is the same everywhere and that every machine can resolve.
@@ -301,15 +299,4 @@ fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Er
     let candidates = plan.slice(&places);
     plan.push(Step::ExecveFirst { candidates, argv, envp });
     Ok(())
-}
-
-/// Returns the paths at which a program may be: its own if it has a slash, otherwise one in each directory of PATH. An
-/// empty name is kept, and execve(2) does not find it.
-pub(crate) fn candidates(program: &OsStr, path: &OsStr) -> Vec<OsString> {
-    if program.is_empty() || program.as_bytes().contains(&b'/') {
-        return vec![program.to_owned()];
-    }
-    let directories = path.as_bytes().split(|byte| *byte == b':');
-    let directories = directories.map(|directory| if directory.is_empty() { b"." } else { directory });
-    directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(program).into()).collect()
 }

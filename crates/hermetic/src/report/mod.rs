@@ -4,3 +4,4 @@ pub mod junit;
 pub(crate) mod progress;
 pub(crate) mod results;
 pub(crate) mod tested;
+pub(crate) mod xml;

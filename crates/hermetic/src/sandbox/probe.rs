@@ -4,9 +4,10 @@ use crate::error::Error;
 use crate::host::{Host, HostFile, Landlock, Procfs};
 use crate::plan::image;
 use crate::profile::{Image, Profile};
-use husk_script::sys::at::is_null_device;
+use husk_plan::users;
+use husk_script::sys::Errno;
+use husk_script::sys::at::null_streams;
 use husk_script::sys::limits::getrlimit;
-use husk_script::sys::{Errno, Fd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink};
 use rustix::process::{getegid, geteuid, getuid};
 use rustix::system::uname;
@@ -92,15 +93,9 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
-        null_streams: null_streams(),
+        null_streams: null_streams().collect(),
         lacks_places,
     })
-}
-
-fn null_streams() -> Vec<Fd> {
-    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
-    // An error is ignored: a closed stream is not the null device.
-    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
 /// Returns whether a release of Linux is at least this version.
@@ -184,14 +179,7 @@ impl Inside {
 /// sources too, and load programs and a resolver into our process.
 fn home() -> Option<PathBuf> {
     let said = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    said.or_else(|| home_in(&fs::read_to_string("/etc/passwd").ok()?, getuid().as_raw()))
-}
-
-fn home_in(users: &str, uid: u32) -> Option<PathBuf> {
-    let uid = uid.to_string();
-    let mut users = users.lines().map(|user| user.split(':').skip(2));
-    let mut user = users.find_map(|mut fields| (fields.next() == Some(&uid)).then_some(fields))?;
-    user.nth(2).filter(|home| !home.is_empty()).map(PathBuf::from)
+    said.or_else(|| users::home(&fs::read("/etc/passwd").ok()?, getuid().as_raw()))
 }
 
 /// Returns the repository that contains a directory, or the directory itself. A repository that holds the home
@@ -204,16 +192,8 @@ fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{home_in, is_release, project};
+    use super::{is_release, project};
     use std::path::Path;
-
-    #[test]
-    fn home_is_read_from_passwd() {
-        let users =
-            "root:x:0:0:root:/root:/bin/sh\nbroken\nwho:x:1000:1000::/home/who:/bin/sh\nnowhere:x:7:7:::\n";
-        assert_eq!(home_in(users, 1000).as_deref(), Some(Path::new("/home/who")));
-        assert_eq!((home_in(users, 7), home_in(users, 100)), (None, None));
-    }
 
     #[test]
     fn releases_are_compared_by_number() {

@@ -12,7 +12,7 @@ use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Errno, Fd};
 use husk_script::{Reg, Request, Step};
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -207,7 +207,7 @@ pub(crate) fn find(
 ) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
-    let candidates = candidates(process, plan)?;
+    let candidates = places(process, plan)?;
     plan.program =
         process.args.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     plan.push(Step::CheckExecutable { candidates });
@@ -274,7 +274,7 @@ pub(crate) fn exec<'b>(
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
     plan.at("process.args");
-    let candidates = candidates(process, plan)?;
+    let candidates = places(process, plan)?;
     let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
     let args = args.collect::<Result<Vec<_>, _>>()?;
     let argv = plan.array(args);
@@ -318,22 +318,27 @@ fn variable<'a>(process: &'a Process, name: &[u8]) -> Option<&'a [u8]> {
     process.env.iter().find_map(|variable| variable.to_bytes().strip_prefix(name)?.strip_prefix(b"="))
 }
 
-/// Returns the paths at which the program may be. A path with a slash stands for itself; a plain name is looked up
-/// in each directory of the container's PATH.
-fn candidates<'b>(process: &Process, plan: &Builder<'b>) -> Result<&'b [&'b CStr], Error> {
+/// Returns the paths at which the program may be.
+fn places<'b>(process: &Process, plan: &mut Builder<'b>) -> Result<&'b [&'b CStr], Error> {
     let program = process.args.first().map_or(&[][..], |program| program.to_bytes());
     if program.is_empty() {
         // Engines recognise a missing program (127) by Go's wording.
         return Err(plan.error("exec: \"\": executable file not found in $PATH"));
     }
-    if program.contains(&b'/') {
-        return Ok(plan.slice(&[plan.text(OsStr::from_bytes(program))?]));
-    }
     let path = variable(process, b"PATH").unwrap_or(b"/bin:/usr/bin");
-    let mut found = Vec::new();
-    for directory in path.split(|byte| *byte == b':') {
-        let directory = if directory.is_empty() { b"." } else { directory };
-        found.push(plan.text(Path::new(OsStr::from_bytes(directory)).join(OsStr::from_bytes(program)))?);
-    }
+    let found = candidates(OsStr::from_bytes(program), OsStr::from_bytes(path));
+    let found = found.iter().map(|place| plan.text(place)).collect::<Result<Vec<_>, _>>()?;
     Ok(plan.slice(&found))
+}
+
+/// Returns the paths at which a program may be: its own if it has a slash, otherwise one in each directory of PATH. An
+/// empty name is kept, and execve(2) does not find it.
+#[must_use]
+pub fn candidates(program: &OsStr, path: &OsStr) -> Vec<OsString> {
+    if program.is_empty() || program.as_bytes().contains(&b'/') {
+        return vec![program.to_owned()];
+    }
+    let directories = path.as_bytes().split(|byte| *byte == b':');
+    let directories = directories.map(|directory| if directory.is_empty() { b"." } else { directory });
+    directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(program).into()).collect()
 }

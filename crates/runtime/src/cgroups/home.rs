@@ -29,6 +29,12 @@ pub enum CgroupManager {
     Disabled,
 }
 
+impl CgroupManager {
+    /// The managers by name.
+    pub const NAMES: [(&str, Self); 3] =
+        [("cgroupfs", Self::Cgroupfs), ("systemd", Self::Systemd), ("disabled", Self::Disabled)];
+}
+
 /// Returns the cgroup for another process of a container (`exec`), or its sub-cgroup that `below` names.
 pub(crate) fn company(record: &Record, below: &SubCgroups) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(kept) = &record.cgroup else {

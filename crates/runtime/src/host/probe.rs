@@ -7,8 +7,7 @@ use crate::host::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Resctrl, Selinux, makes_nodes};
-use husk_script::sys::Fd;
-use husk_script::sys::at::is_null_device;
+use husk_script::sys::at::null_streams;
 #[cfg(target_arch = "x86_64")]
 use husk_script::sys::process::knows_x32;
 use husk_script::sys::signal::ignored;
@@ -60,7 +59,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         entry: CgroupEntry::None,
         // Tolerated: if one signal cannot be queried, none counts as ignored.
         ignored: ignored().unwrap_or_default(),
-        null_streams: null_streams(),
+        null_streams: null_streams().collect(),
         nodes: Vec::new(),
         apparmor: apparmor(container),
         selinux: selinux(container),
@@ -68,13 +67,6 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         machine: machine(container),
         home: home(container, users),
     }
-}
-
-/// Returns the standard streams of husk that are the null device.
-fn null_streams() -> Vec<Fd> {
-    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
-    // Tolerated: a closed stream is not the null device.
-    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
 /// Returns the system call ABIs that this kernel supports. Checks only ABIs that the container's profile names, and

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::host::files;
+use husk_plan::users::{self, fields};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -32,17 +33,12 @@ impl Users {
         Self { root: openat(CWD, root, flags, Mode::empty()).ok() }
     }
 
-    /// Returns the home directory of a user.
     pub(crate) fn home(&self, uid: u32) -> Option<PathBuf> {
-        let uid = uid.to_string();
-        let list = self.read("etc/passwd")?;
-        let user = fields(&list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-        user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
+        users::home(&self.read("etc/passwd")?, uid)
     }
 
-    /// Returns the name of a user.
     pub(crate) fn name(&self, uid: u32) -> Option<String> {
-        name_in(&self.read("etc/passwd")?, uid)
+        users::name(&self.read("etc/passwd")?, uid)
     }
 
     /// Resolves `USER[:GROUP]`. Text that looks like a number is never taken for a name. A number that is out of
@@ -90,19 +86,6 @@ impl Users {
         file.take(MOST).read_to_end(&mut text).ok()?;
         Some(text)
     }
-}
-
-/// Splits each line that is UTF-8 into fields. Other lines are skipped.
-fn fields(list: &[u8]) -> impl Iterator<Item = Vec<&str>> {
-    let lines = list.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
-    lines.map(|line| line.strip_suffix('\r').unwrap_or(line).split(':').collect())
-}
-
-/// Returns the name of a user id in a list.
-pub(crate) fn name_in(list: &[u8], uid: u32) -> Option<String> {
-    let uid = uid.to_string();
-    let user = fields(list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-    user.first().map(ToString::to_string)
 }
 
 fn unknown(what: &'static str, name: &str) -> Error {

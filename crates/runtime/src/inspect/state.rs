@@ -2,7 +2,6 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::host::users::name_in;
 use crate::store::process::Stage;
 use crate::store::record::Record;
 use crate::store::{Entry, Store};
@@ -118,7 +117,7 @@ pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
 
 /// Returns the name of a user id in a list, or `#` and the id.
 fn user_name(users: &[u8], uid: u32) -> String {
-    name_in(users, uid).unwrap_or_else(|| format!("#{uid}"))
+    husk_plan::users::name(users, uid).unwrap_or_else(|| format!("#{uid}"))
 }
 
 /// Computes the status of a container.

@@ -97,7 +97,8 @@ pub fn signal(text: &str) -> Option<Signal> {
     }
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
-    let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+    let known = if name == "IOT" { "ABRT" } else { name };
+    let named = Signal::NAMES.iter().find(|(name, _)| *name == known).map(|(_, signal)| *signal);
     named.or_else(|| real_time(name))
 }
 
@@ -114,40 +115,6 @@ fn real_time(name: &str) -> Option<Signal> {
     Signal::new(i32::from(Signal::MAX).checked_sub(below)?).filter(|signal| signal.number() >= FIRST)
 }
 
-const NAMES: &[(&str, Signal)] = &[
-    ("HUP", Signal::HUP),
-    ("INT", Signal::INT),
-    ("QUIT", Signal::QUIT),
-    ("ILL", Signal::ILL),
-    ("TRAP", Signal::TRAP),
-    ("ABRT", Signal::ABRT),
-    ("IOT", Signal::ABRT),
-    ("BUS", Signal::BUS),
-    ("FPE", Signal::FPE),
-    ("KILL", Signal::KILL),
-    ("USR1", Signal::USR1),
-    ("SEGV", Signal::SEGV),
-    ("USR2", Signal::USR2),
-    ("PIPE", Signal::PIPE),
-    ("ALRM", Signal::ALRM),
-    ("TERM", Signal::TERM),
-    ("CHLD", Signal::CHLD),
-    ("CONT", Signal::CONT),
-    ("STOP", Signal::STOP),
-    ("TSTP", Signal::TSTP),
-    ("TTIN", Signal::TTIN),
-    ("TTOU", Signal::TTOU),
-    ("URG", Signal::URG),
-    ("XCPU", Signal::XCPU),
-    ("XFSZ", Signal::XFSZ),
-    ("VTALRM", Signal::VTALRM),
-    ("PROF", Signal::PROF),
-    ("WINCH", Signal::WINCH),
-    ("IO", Signal::IO),
-    ("PWR", Signal::PWR),
-    ("SYS", Signal::SYS),
-];
-
 #[cfg(test)]
 mod tests {
     use super::signal;
@@ -158,6 +125,7 @@ mod tests {
         assert_eq!(number("9"), Some(9));
         assert_eq!(number("KILL"), Some(9));
         assert_eq!(number("sigterm"), Some(15));
+        assert_eq!(number("SIGIOT"), Some(6));
         assert_eq!(number("37"), Some(37));
         assert_eq!(number("RTMIN+3"), Some(37));
         assert_eq!(number("SIGRTMAX"), Some(64));

@@ -10,8 +10,8 @@ use crate::cgroups::{self, ChildCgroup};
 use crate::child::hooks;
 use crate::child::launch::{command, memory, perform, show_own};
 use crate::child::serve::ChildReady;
-use crate::child::supervise::{Signals, supervise};
-use crate::child::terminal::{Console, Stay};
+use crate::child::supervise::supervise;
+use crate::child::terminal::Console;
 use crate::criu::external::{enter_namespaces, mount_names};
 use crate::criu::protocol::{self, CriuRequest, option, pair};
 use crate::criu::streams;
@@ -26,7 +26,7 @@ use crate::store::Store;
 use crate::store::process::ProcessId;
 use crate::store::record::Record;
 use crate::verbs::create::{self, Creation};
-use crate::verbs::run::{RunMode, as_ended_by_signal, orphans};
+use crate::verbs::run::{RunMode, as_ended_by_signal, hold_signals};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
@@ -77,15 +77,9 @@ pub fn restore(
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
-    let (signals, interrupt) = match how {
-        RunMode::Detached => (None, Interrupt::hold()?),
-        RunMode::Foreground(foreground) => {
-            (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
-        }
-    };
-    let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
+    let (signals, interrupt) = hold_signals(how, &container)?;
     let socket = request.creation.console_socket.as_deref();
-    let mut console = Console::of(socket, &container, stay, &interrupt)?;
+    let mut console = Console::of(socket, &container, how.stay(), &interrupt)?;
     // Checks the images before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;

@@ -33,6 +33,12 @@ pub enum RunMode {
     Detached,
 }
 
+impl RunMode {
+    pub(crate) fn stay(self) -> Stay {
+        if self == Self::Detached { Stay::Detached } else { Stay::Foreground }
+    }
+}
+
 /// How a container is supervised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
@@ -71,14 +77,8 @@ pub fn run(
     warn(&warnings);
     // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
     // another program.
-    let (signals, interrupt) = match how {
-        RunMode::Detached => (None, Interrupt::hold()?),
-        RunMode::Foreground(foreground) => {
-            (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
-        }
-    };
-    let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
-    let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
+    let (signals, interrupt) = hold_signals(how, &container)?;
+    let mut console = Console::of(request.console_socket.as_deref(), &container, how.stay(), &interrupt)?;
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
     let watcher = Watcher::of(option, annotation, &interrupt)?;
     timings.begin("reserve the name");
@@ -207,8 +207,15 @@ fn told(told: Result<(), Error>) -> Vec<Warning> {
     told.err().map(warning).into_iter().collect()
 }
 
-/// Returns which orphans to wait for. In a pid namespace they belong to its first process and end with it.
-pub(crate) fn orphans(container: &Container, foreground: Foreground) -> Orphans {
+/// Holds signals, in the foreground for the container. Called before anything is made that a signal could leave behind,
+/// and before anything waits for another program.
+pub(crate) fn hold_signals(
+    how: RunMode,
+    container: &Container,
+) -> Result<(Option<Signals>, Interrupt), Error> {
+    let RunMode::Foreground(foreground) = how else { return Ok((None, Interrupt::hold()?)) };
+    // In a pid namespace, orphans belong to its first process and end with it.
     let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
-    if has_pids { Orphans::Others } else { foreground.orphans }
+    let orphans = if has_pids { Orphans::Others } else { foreground.orphans };
+    Ok((Some(Signals::hold(orphans)?), Interrupt::held()))
 }
