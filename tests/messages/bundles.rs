@@ -204,7 +204,7 @@ pub(super) fn warnings(list: &mut List) {
     add_with(list, &["plan", "--seccomp", "{bundle}"], bundle, "/linux/seccomp", profile);
 }
 
-/// What `validate` prints.
+/// The output of `validate`.
 pub(super) fn validate(list: &mut List) {
     let mut bundle = Bundle::running("exit 0");
     list.write(&bundle);

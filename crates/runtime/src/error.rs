@@ -27,7 +27,7 @@ pub enum Error {
     Interrupted(i32),
     /// The record is not valid JSON, or not that of a container.
     #[error("state of the container cannot be read: {0}")]
-    Record(#[source] serde_json::Error),
+    Record(serde_json::Error),
     /// The record's file cannot be trusted.
     #[error("state of the container cannot be read: {path}: {why}")]
     NoRecord {

@@ -42,8 +42,8 @@ time zone UTC, and only a few environment variables of the caller. husk kills th
 running, and reports them. This needs no root privileges.
 
 husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
-program reached a limit, 125 if the sandbox could not be created, 126 if the program cannot be run, and 127 if the
-program does not exist.
+program reached a limit, and with 125 if the sandbox could not be created. It exits with 126 if the program cannot
+be run, and with 127 if the program does not exist.
 
 EXAMPLES:
   husk test -- ./check                      run a test
