@@ -18,23 +18,23 @@ pub(crate) fn program(verbs: &[Verb]) -> String {
     let options = options::program().help_template("{options}").render_help().to_string();
     add(&mut text, format_args!("\nGLOBAL OPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
     text.push_str(EXAMPLES);
-    name::in_commands(&text)
+    name::fill(&text)
 }
 
 const BEGINNING: &str = "\
 NAME:
-  husk - Open Container Initiative runtime: small, static, fast
+  {husk} - Open Container Initiative runtime: small, static, fast
 
 USAGE:
-  husk [OPTIONS] VERB [ARGUMENTS]
+  {husk} [OPTIONS] VERB [ARGUMENTS]
 ";
 
 const EXAMPLES: &str = "
 EXAMPLES:
-  husk spec                      write a starter config.json
-  husk plan                      print the steps to run it
-  husk run --bundle web web-1    run a bundle in the foreground
-  husk help create               print the help of a verb
+  {husk} spec                      write a starter config.json
+  {husk} plan                      print the steps to run it
+  {husk} run --bundle web web-1    run a bundle in the foreground
+  {husk} help create               print the help of a verb
 ";
 
 /// Returns `husk VERB --help`.
@@ -46,15 +46,15 @@ pub(crate) fn verb(verb: &Verb) -> String {
         .help_template("{about}\n\nUSAGE:\n  {usage}\n\n{all-args}")
         .after_help("");
     let rendered = command.render_help().to_string();
-    let mut text = format!("NAME:\n  husk {} - {}\n", verb.name, rendered.trim_end());
+    let mut text = format!("NAME:\n  {{husk}} {} - {}\n", verb.name, rendered.trim_end());
     for heading in ["Arguments:", "Options:"] {
         text = text.replace(&format!("\n{heading}\n"), &format!("\n{}\n", heading.to_uppercase()));
     }
     if !verb.more.is_empty() {
         add(&mut text, format_args!("\n{}\n", verb.more.trim()));
     }
-    text.push_str("\nSee 'husk --help' for global options.\n");
-    name::in_commands(&text)
+    text.push_str("\nSee '{husk} --help' for global options.\n");
+    name::fill(&text)
 }
 
 /// Returns a verb's one-line description.

@@ -53,7 +53,7 @@ impl Group {
 
 /// Returns the usage line.
 pub(crate) fn usage(verb: &Verb) -> String {
-    format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
+    format!("{{husk}} [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
 /// Creates a verb that is described by its options alone.

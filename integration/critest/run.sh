@@ -111,7 +111,15 @@ check_what_passes_with_runc_passes_with_husk() {
     run_critest husk
     # critest may have failed before it ran any test; then comparing the results would mean nothing.
     [ "$(tests_that passed runc | wc -l)" -gt 0 ]
-    same '' "$(comm -23 <(tests_that passed runc | sort) <(tests_that passed husk | sort))"
+    local differing again
+    differing=$(comm -23 <(tests_that passed runc | sort) <(tests_that passed husk | sort))
+    [ -n "$differing" ] || return 0
+    # Tests again, because engines have races: CRI-O closes the terminal of an exec when the runtime exits, perhaps
+    # before it has read all of the output (oci_unix.go, ttyCmd).
+    echo "tested again: $differing"
+    again=$(sed 's/^\[It\] //; s/[][().*+?{}|^$\\]/\\&/g' <<<"$differing" | paste -sd '|')
+    CRITEST_FOCUS=$again run_critest husk
+    same '' "$(comm -23 <(echo "$differing") <(tests_that passed husk | sort))"
 }
 
 . "$(dirname "${BASH_SOURCE[0]}")/../cri/run.sh"

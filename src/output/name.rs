@@ -18,9 +18,9 @@ pub(crate) static NAME: LazyLock<String> = LazyLock::new(|| {
     if is_word && !Path::new(&called).starts_with("/proc") { name.to_owned() } else { "husk".to_owned() }
 });
 
-/// Replaces husk by this name in commands that a reader might type: on indented lines and in quotes.
-pub(crate) fn in_commands(text: &str) -> String {
-    text.replace("  husk ", &format!("  {} ", *NAME)).replace("'husk ", &format!("'{} ", *NAME))
+/// Fills in this name in a text that has `{husk}` wherever a reader might type it.
+pub(crate) fn fill(text: &str) -> String {
+    text.replace("{husk}", &NAME)
 }
 
 /// Formats an error with this name for husk, in the phrase that runc and crun share: `if runc will detach`.

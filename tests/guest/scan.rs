@@ -66,11 +66,13 @@ fn secrets(bytes: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Examines the newest processes and the first one, for ever.
+/// Examines the newest processes and the first one, for ever. Each round examines one older process too, so that a
+/// process that stays is found even if others start too fast to examine them all.
 pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
     let (address, bytes) = mark(address, digits)?;
     let own = i64::from(std::process::id());
     let (mut told, mut newest, mut last) = (BTreeSet::new(), VecDeque::new(), own);
+    let mut older = Vec::new();
     println!("begun");
     loop {
         // The newest pid: reading all of /proc takes longer than a process needs to start.
@@ -82,7 +84,10 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
         newest.extend((last + 1)..=latest);
         newest.drain(..newest.len().saturating_sub(NEWEST));
         last = latest;
-        for pid in newest.iter().copied().chain([1]).filter(|pid| *pid != own) {
+        if older.is_empty() {
+            older = all()?;
+        }
+        for pid in newest.iter().copied().chain([1]).chain(older.pop()).filter(|pid| *pid != own) {
             for found in accessible(pid, address, &bytes) {
                 if told.insert(found.clone()) {
                     println!("{found}");
@@ -91,6 +96,13 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
             }
         }
     }
+}
+
+/// Returns the pids of all visible processes.
+fn all() -> Result<Vec<i64>, Box<dyn Error>> {
+    let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<Result<Vec<_>, std::io::Error>>()?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 /// Returns what can be accessed of one process.

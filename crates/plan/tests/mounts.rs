@@ -99,7 +99,7 @@ fn layers_longer_than_a_page_are_added_one_by_one() {
 fn options_longer_than_a_page_are_an_error() {
     let long = format!("/{}", "x".repeat(4090));
     let cases = [
-        ("upperdir", "options of 4100 bytes in all, and the kernel takes 4095"),
+        ("upperdir", "the options have 4100 bytes in total; the kernel accepts at most 4095"),
         ("lowerdir", "lowerdir+: a value of 4091 bytes, and the kernel takes 255"),
     ];
     for (option, wanted) in cases {

@@ -10,17 +10,17 @@ use husk_runtime::{CgroupMode, Settings, Switch};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-Saves the container's processes to a directory, and then stops and deletes the container. 'husk restore' continues
+Saves the container's processes to a directory, and then stops and deletes the container. '{husk} restore' continues
 it, on this machine or another. Needs CRIU 3.16 or newer.
 
 Images contain the memory of the container, so husk creates their directory for root only. For a container with a
 user namespace, CRIU reads the images as another user: create a directory that this user can enter and others cannot.
 
 EXAMPLES:
-  husk checkpoint --image-path saved web-1               save and stop the container
-  husk checkpoint --leave-running web-1                  save to ./checkpoint, and continue
-  husk checkpoint --pre-dump --image-path first web-1    save most of the memory ahead of time
-  husk checkpoint --parent-path ../first --image-path saved web-1    then save the rest
+  {husk} checkpoint --image-path saved web-1               save and stop the container
+  {husk} checkpoint --leave-running web-1                  save to ./checkpoint, and continue
+  {husk} checkpoint --pre-dump --image-path first web-1    save most of the memory ahead of time
+  {husk} checkpoint --parent-path ../first --image-path saved web-1    then save the rest
 ";
 
 /// Save a running container, for 'restore'

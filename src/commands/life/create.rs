@@ -8,12 +8,12 @@ use husk_runtime::{CreateRequest, Keyring, NewRoot, Timings};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-Sets up the container. Its program begins when 'husk start' is called. If any step fails, husk removes what it
+Sets up the container. Its program begins when '{husk} start' is called. If any step fails, husk removes what it
 has created.
 
 EXAMPLES:
-  husk create --bundle web web-1                       create a container
-  husk create --bundle web --pid-file web.pid web-1    and write its pid to a file
+  {husk} create --bundle web web-1                       create a container
+  {husk} create --bundle web --pid-file web.pid web-1    and write its pid to a file
 ";
 
 /// Create a container whose program waits for 'start'

@@ -12,9 +12,9 @@ husk exits with the exit code of the process, or with 128 plus the number of the
 with 255 if it could not start the process.
 
 EXAMPLES:
-  husk exec -t web-1 sh                      start a shell with a terminal
-  husk exec -u www-data:www-data web-1 id    run as another user
-  husk exec --process probe.json web-1       run a process that a file describes
+  {husk} exec -t web-1 sh                      start a shell with a terminal
+  {husk} exec -u www-data:www-data web-1 id    run as another user
+  {husk} exec --process probe.json web-1       run a process that a file describes
 ";
 
 /// Run another process in a container

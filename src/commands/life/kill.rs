@@ -11,11 +11,11 @@ pub(crate) const MORE: &str = "
 The signal goes to the container's first process, unless --all is given.
 
 EXAMPLES:
-  husk kill web-1               send SIGTERM
-  husk kill web-1 KILL          send SIGKILL
-  husk kill web-1 RTMIN+3       send a realtime signal; 37 and SIGRTMIN+3 are the same
-  husk kill --all web-1 KILL    kill every process of the container
-  husk kill --regex '^web-'     send SIGTERM to each container whose ID begins with web-
+  {husk} kill web-1               send SIGTERM
+  {husk} kill web-1 KILL          send SIGKILL
+  {husk} kill web-1 RTMIN+3       send a realtime signal; 37 and SIGRTMIN+3 are the same
+  {husk} kill --all web-1 KILL    kill every process of the container
+  {husk} kill --regex '^web-'     send SIGTERM to each container whose ID begins with web-
 ";
 
 /// Send a signal to a container

@@ -10,12 +10,12 @@ use husk_runtime::{AfterExit, Foreground, Keyring, NewRoot, Orphans, RunMode, Ti
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-Continues the processes that 'husk checkpoint' has saved. husk takes the bind mounts from the bundle's config.json,
+Continues the processes that '{husk} checkpoint' has saved. husk takes the bind mounts from the bundle's config.json,
 and replaces pipes among the standard streams by its own.
 
 EXAMPLES:
-  husk restore --image-path saved --bundle web web-1             in the foreground, like 'run'
-  husk restore --image-path saved --bundle web --detach web-1    in the background
+  {husk} restore --image-path saved --bundle web web-1             in the foreground, like 'run'
+  {husk} restore --image-path saved --bundle web --detach web-1    in the background
 ";
 
 /// Continue a container that 'checkpoint' has saved

@@ -15,10 +15,10 @@ husk exits with the program's exit code, or with 128 plus the number of the sign
 It forwards the signals that it receives to the program.
 
 EXAMPLES:
-  husk run web-1                      run the bundle in the current directory
-  husk run --bundle /srv/web web-1    run another bundle
-  husk run --detach web-1             run it in the background
-  husk run --timings web-1            show how long each step took
+  {husk} run web-1                      run the bundle in the current directory
+  {husk} run --bundle /srv/web web-1    run another bundle
+  {husk} run --detach web-1             run it in the background
+  {husk} run --timings web-1            show how long each step took
 ";
 
 /// Create and start a container, wait for it to exit, and delete it

@@ -15,9 +15,9 @@ Limits that are not given stay unchanged. The file for --resources has the forma
 config.json. With --resources, husk ignores other limits on the command line, except those of Intel RDT.
 
 EXAMPLES:
-  husk update --memory 512m web-1                 limit memory
-  husk update --pids-limit 100 web-1              limit processes
-  husk update --resources limits.json web-1       read the limits from a file
+  {husk} update --memory 512m web-1                 limit memory
+  {husk} update --pids-limit 100 web-1              limit processes
+  {husk} update --resources limits.json web-1       read the limits from a file
   echo '{ \"cpu\": { \"quota\": 20000 } }' | husk update --resources - web-1
 ";
 

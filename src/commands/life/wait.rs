@@ -13,8 +13,8 @@ Prints 'unknown' if the container had already stopped. Linux before 6.15 reports
 only, so there the answer may be 'unknown' too.
 
 EXAMPLES:
-  husk wait web-1                        print the exit code
-  husk wait web-1 && notify-send Done    run a command afterwards
+  {husk} wait web-1                        print the exit code
+  {husk} wait web-1 && notify-send Done    run a command afterwards
 ";
 
 /// Wait for a container to stop, and print its exit code

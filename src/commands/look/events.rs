@@ -14,8 +14,8 @@ pub(crate) const MORE: &str = "
 Prints one JSON object per line, until the container stops.
 
 EXAMPLES:
-  husk events --stats web-1             print the current resource usage
-  husk events --interval 1m30s web-1    print it every 90 seconds
+  {husk} events --stats web-1             print the current resource usage
+  {husk} events --interval 1m30s web-1    print it every 90 seconds
 ";
 
 /// Print a container's resource usage and out-of-memory events

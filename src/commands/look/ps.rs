@@ -11,9 +11,9 @@ pub(crate) const MORE: &str = "
 Runs ps(1) on the host, with -ef or the given options.
 
 EXAMPLES:
-  husk ps web-1                    list the processes
-  husk ps web-1 -o pid,rss,args    choose the columns
-  husk ps --format json web-1      print the pids as a JSON array
+  {husk} ps web-1                    list the processes
+  {husk} ps web-1 -o pid,rss,args    choose the columns
+  {husk} ps --format json web-1      print the pids as a JSON array
 ";
 
 /// List the processes of a container

@@ -16,13 +16,13 @@ use husk_runtime::Store;
 use std::path::Path;
 
 pub(crate) const MORE: &str = "
-The script completes verbs, options and container IDs. It calls 'husk completion words', which prints the possible
+The script completes verbs, options and container IDs. It calls '{husk} completion words', which prints the possible
 completions of the last word.
 
 EXAMPLES:
   eval \"$(husk completion bash)\"    enable completion in the current shell
-  husk completion zsh >/usr/share/zsh/site-functions/_husk
-  husk completion fish >~/.config/fish/completions/husk.fish
+  {husk} completion zsh >/usr/share/zsh/site-functions/_husk
+  {husk} completion fish >~/.config/fish/completions/husk.fish
 ";
 
 /// Print a shell completion script

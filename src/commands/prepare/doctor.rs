@@ -18,9 +18,9 @@ For root, it checks what containers of root need, and warns about what other use
 checks what their own containers need.
 
 EXAMPLES:
-  husk doctor                                                        check for yourself
-  sudo husk doctor                                                   check for root
-  husk doctor --format json | jq '.[] | select(.verdict != \"ok\")'    print only warnings and problems
+  {husk} doctor                                                        check for yourself
+  sudo {husk} doctor                                                   check for root
+  {husk} doctor --format json | jq '.[] | select(.verdict != \"ok\")'    print only warnings and problems
 ";
 
 /// Check whether this machine can run containers

@@ -12,8 +12,8 @@ use clap::Arg;
 
 pub(crate) const MORE: &str = "
 EXAMPLES:
-  husk man run | man -l -                 read the page of a verb
-  husk man >/usr/share/man/man1/husk.1    install the page of husk
+  {husk} man run | man -l -                 read the page of a verb
+  {husk} man >/usr/share/man/man1/husk.1    install the page of husk
 ";
 
 /// Print a manual page
@@ -84,7 +84,9 @@ fn verb(verb: &Verb) -> String {
     if !options.is_empty() {
         page += &format!(".SH OPTIONS\n{options}");
     }
-    let (more, examples) = verb.more.trim().split_once("EXAMPLES:\n").unwrap_or((verb.more.trim(), ""));
+    // The pages are husk's, whatever its name is now.
+    let more = verb.more.trim().replace("{husk}", "husk");
+    let (more, examples) = more.split_once("EXAMPLES:\n").unwrap_or((&more, ""));
     for (heading, lines) in [("DESCRIPTION", more), ("EXAMPLES", examples)] {
         if !lines.is_empty() {
             // Turns filling off, so that columns stay aligned.

@@ -19,10 +19,10 @@ With --json, each line has an object with these members:
   text    operation: fsconfig r0 mode=755
 
 EXAMPLES:
-  husk plan                      print the plan of the bundle in the current directory
-  husk plan web | grep mounts    print the steps for its mounts
-  husk plan --seccomp web        print what its seccomp profile allows
-  husk plan --json web | jq -r '.[].kind' | sort | uniq -c    count the steps of each kind
+  {husk} plan                      print the plan of the bundle in the current directory
+  {husk} plan web | grep mounts    print the steps for its mounts
+  {husk} plan --seccomp web        print what its seccomp profile allows
+  {husk} plan --json web | jq -r '.[].kind' | sort | uniq -c    count the steps of each kind
 ";
 
 /// Print the steps of 'run' without performing them

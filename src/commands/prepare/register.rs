@@ -19,10 +19,10 @@ For root, it changes the configuration in /etc; for other users, their own. With
 containerd creates the cgroups through systemd.
 
 EXAMPLES:
-  husk register podman             add husk to podman
-  husk register docker --print     print the new configuration
-  husk register cri-o --default    make husk the default runtime
-  husk register docker --undo      remove husk again
+  {husk} register podman             add husk to podman
+  {husk} register docker --print     print the new configuration
+  {husk} register cri-o --default    make husk the default runtime
+  {husk} register docker --undo      remove husk again
 ";
 
 /// Add husk to the configuration of an engine

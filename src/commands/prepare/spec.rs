@@ -18,8 +18,8 @@ The configuration runs 'sh' in a terminal. Its root file system is the directory
 
 EXAMPLES:
   mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar    unpack an image
-  husk spec --bundle web                                    write web/config.json
-  husk run --bundle web web-1                               run it
+  {husk} spec --bundle web                                    write web/config.json
+  {husk} run --bundle web web-1                               run it
 ";
 
 /// Write a starter config.json

@@ -13,8 +13,8 @@ Reports all problems at once: the field of config.json, the problem, and what to
 the container cannot be created. A setting that husk applies differently than written is a warning.
 
 EXAMPLES:
-  husk validate web                                   check a bundle
-  husk validate web && husk run --bundle web web-1    run it if it is valid
+  {husk} validate web                                   check a bundle
+  {husk} validate web && {husk} run --bundle web web-1    run it if it is valid
 ";
 
 /// Report every problem of a bundle

@@ -46,14 +46,14 @@ program reached a limit, and with 125 if the sandbox could not be created. It ex
 be run, and with 127 if the program does not exist.
 
 EXAMPLES:
-  husk test -- ./check                      run a test
-  husk test --write target -- make test     make a directory writable
-  husk test --overlay . -- make test        discard the changes to a directory
-  husk test --timeout 10s -- ./check        limit the time
-  husk test --memory 512m -- ./check        limit the memory
-  husk test --rootfs image -- /bin/check    use the files of an image
-  husk test --bundle bundle                 run the program of a bundle
-  husk test --plan -- ./check               print the steps
+  {husk} test -- ./check                      run a test
+  {husk} test --write target -- make test     make a directory writable
+  {husk} test --overlay . -- make test        discard the changes to a directory
+  {husk} test --timeout 10s -- ./check        limit the time
+  {husk} test --memory 512m -- ./check        limit the memory
+  {husk} test --rootfs image -- /bin/check    use the files of an image
+  {husk} test --bundle bundle                 run the program of a bundle
+  {husk} test --plan -- ./check               print the steps
 
 Options can be set in husk.toml, in the directory of the package or above it. husk stops searching at the first
 directory that other users can write to. Keys are names of options. [[override]] applies to the named tests, binaries or
@@ -63,7 +63,7 @@ packages; '*' matches any text:
   test = \"slow::*\"
   timeout = \"10m\"
 
-'husk test init' makes cargo run each test of a project in a sandbox. It asks before it adds these lines to
+'{husk} test init' makes cargo run each test of a project in a sandbox. It asks before it adds these lines to
 .cargo/config.toml; --yes skips the question, and --print only prints them. For a program named 'init', use '--'.
   [target.'cfg(target_os = \"linux\")']
   runner = [\"husk\", \"test\", \"--runner\"]
