@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The list of functions for the linker.
+mod order;
 /// Rules for comments and help texts.
 mod prose;
 
