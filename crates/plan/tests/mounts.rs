@@ -100,7 +100,7 @@ fn options_longer_than_a_page_are_an_error() {
     let long = format!("/{}", "x".repeat(4090));
     let cases = [
         ("upperdir", "the options have 4100 bytes in total; the kernel accepts at most 4095"),
-        ("lowerdir", "lowerdir+: a value of 4091 bytes, and the kernel takes 255"),
+        ("lowerdir", "lowerdir+: the value has 4091 bytes; the kernel accepts at most 255"),
     ];
     for (option, wanted) in cases {
         let error = plan(&overlay(&[&format!("{option}={long}")]), &["mount"]).unwrap_err().to_string();
@@ -109,7 +109,7 @@ fn options_longer_than_a_page_are_an_error() {
     let tmpfs =
         json!({ "destination": "/t", "type": "tmpfs", "options": [format!("mpol={}", "x".repeat(256))] });
     let error = plan(&tmpfs, &["mount"]).unwrap_err().to_string();
-    assert_eq!(error, "mounts[0] /t: mpol: a value of 256 bytes, and the kernel takes 255");
+    assert_eq!(error, "mounts[0] /t: mpol: the value has 256 bytes; the kernel accepts at most 255");
 }
 
 // A new mount there would set the flags of the host's hierarchy.
