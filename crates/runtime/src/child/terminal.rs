@@ -11,7 +11,7 @@ use husk_bundle::Container;
 use husk_bundle::container::Terminal;
 use husk_script::sys::Errno;
 use husk_script::sys::tolerate;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{read, retry_on_intr, write};
 use rustix::process::getpgrp;
@@ -24,6 +24,7 @@ use rustix::termios::{
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Whether this process stays until the container ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,21 +171,23 @@ struct Sink {
     fd: OwnedFd,
     /// Whether writes never block. Otherwise they may, unless poll(2) has reported room.
     never_waits: bool,
+    is_terminal: bool,
 }
 
 impl Sink {
     fn new() -> Result<Self, Errno> {
         let kind = FileType::from_raw_mode(fstat(stdout())?.st_mode);
-        if kind == FileType::Fifo || isatty(stdout()) {
+        let is_terminal = isatty(stdout());
+        if kind == FileType::Fifo || is_terminal {
             let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
             // Opened again, it can be non-blocking without affecting other processes. The open may not be permitted.
-            return match open("/proc/self/fd/1", flags, Mode::empty()) {
-                Ok(fd) => Ok(Self { fd, never_waits: true }),
-                Err(_) => Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?, never_waits: false }),
-            };
+            if let Ok(fd) = open("/proc/self/fd/1", flags, Mode::empty()) {
+                return Ok(Self { fd, never_waits: true, is_terminal });
+            }
         }
-        let never_waits = kind != FileType::Socket;
-        Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?, never_waits })
+        let never_waits = !is_terminal && kind != FileType::Fifo && kind != FileType::Socket;
+        let fd = rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?;
+        Ok(Self { fd, never_waits, is_terminal })
     }
 }
 
@@ -212,6 +215,16 @@ pub(crate) struct Relay {
     input_state: Input,
     output: Buffer,
     sink: Sink,
+    /// The time at which output was last written to a terminal.
+    written: Option<Instant>,
+}
+
+/// How long this process stays after it has written output to a terminal.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Returns how much longer this process stays.
+fn lingers(written: Option<Instant>, now: Instant) -> Option<Duration> {
+    LINGER.checked_sub(now.duration_since(written?)).filter(|rest| !rest.is_zero())
 }
 
 /// Whether standard input is read.
@@ -220,7 +233,7 @@ enum Input {
     /// It is read.
     Open,
     /// It is not read now, because another job has this process's terminal.
-    PeerSocket,
+    OtherJob,
     /// It has ended.
     Ended,
 }
@@ -241,6 +254,7 @@ impl Relay {
             input_state: Input::Open,
             output: Buffer::new(),
             sink: Sink::new()?,
+            written: None,
         };
         relay.come_forward();
         Ok(relay)
@@ -251,7 +265,7 @@ impl Relay {
         let found = make_raw();
         self.input_state = match self.input_state {
             Input::Ended => Input::Ended,
-            _ if found.is_none() && isatty(stdin()) => Input::PeerSocket,
+            _ if found.is_none() && isatty(stdin()) => Input::OtherJob,
             _ => Input::Open,
         };
         // The settings that were found first are the ones to restore.
@@ -318,7 +332,7 @@ impl Relay {
             Ok(_) => self.give_input(),
             Err(Errno::AGAIN) => {}
             // EIO on a terminal: another job has it, and SIGTTIN is blocked. Otherwise it is gone.
-            Err(Errno::IO) if isatty(stdin()) => self.input_state = Input::PeerSocket,
+            Err(Errno::IO) if isatty(stdin()) => self.input_state = Input::OtherJob,
             Err(_) => self.input_state = Input::Ended,
         }
     }
@@ -333,19 +347,20 @@ impl Relay {
     }
 
     fn take_output(&mut self) -> Taken {
-        let Some(master) = &self.master else { return Taken::RelayEvent };
+        let Some(master) = &self.master else { return Taken::End };
         match self.output.fill(master) {
-            Ok(0) => Taken::RelayEvent,
+            Ok(0) => Taken::End,
             Ok(_) => Taken::Bytes,
             Err(Errno::AGAIN) => Taken::Nothing,
             // EIO: no process has the other end open.
-            Err(_) => Taken::RelayEvent,
+            Err(_) => Taken::End,
         }
     }
 
     fn give_output(&mut self) {
         match self.output.pour(&self.sink.fd) {
-            Ok(()) | Err(Errno::AGAIN) => {}
+            Ok(()) => self.written = self.sink.is_terminal.then(Instant::now),
+            Err(Errno::AGAIN) => {}
             // The output has no reader any more, so the terminal is hung up.
             Err(_) => {
                 self.output.clear();
@@ -371,7 +386,7 @@ impl Relay {
             if self.output.is_empty() && self.take_output() != Taken::Bytes {
                 // All output of processes that have ended is read. The kernel delivers it before it reports that there
                 // is none (drivers/tty/n_tty.c, `n_tty_read`).
-                return Ok(());
+                return self.linger(interrupt);
             }
             if self.sink.never_waits {
                 self.give_output();
@@ -393,6 +408,21 @@ impl Relay {
     }
 }
 
+impl Relay {
+    /// Gives the reader of this process's terminal time to read the last output. CRI-O closes the terminal of an `exec`
+    /// as soon as the runtime exits, and loses what it has not read by then (cri-o issue 8483). runc is too slow for
+    /// most of these losses. No call reports when the other end of a pseudoterminal has been read.
+    fn linger(&self, interrupt: BorrowedFd<'_>) -> Result<(), Errno> {
+        let Some(rest) = lingers(self.written, Instant::now()) else { return Ok(()) };
+        let rest = Timespec { tv_sec: 0, tv_nsec: rest.subsec_nanos().into() };
+        let mut polled = [PollFd::from_borrowed_fd(interrupt, PollFlags::IN)];
+        match poll(&mut polled, Some(&rest)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
@@ -406,5 +436,22 @@ impl Drop for Relay {
 enum Taken {
     Bytes,
     Nothing,
-    RelayEvent,
+    End,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINGER, lingers};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn only_recent_output_delays_the_exit() {
+        let now = Instant::now();
+        let half = LINGER / 2;
+        assert_eq!(lingers(None, now), None);
+        assert_eq!(lingers(Some(now), now), Some(LINGER));
+        assert_eq!(lingers(Some(now), now + half), Some(LINGER - half));
+        assert_eq!(lingers(Some(now), now + LINGER), None);
+        assert_eq!(lingers(Some(now), now + LINGER + Duration::from_secs(1)), None);
+    }
 }
