@@ -775,7 +775,7 @@ fn devices_of_an_ordinary_user_are_the_hosts_of_the_same_numbers() {
     prints(&inside("null /dev/kmsg").with("/linux/devices", device("/dev/kmsg", 1, 3)), "0x103");
     prints(&inside("null /dev/renamed").with("/linux/devices", device("/dev/renamed", 1, 5)), "0x105");
     let missing = inside("exit 0").with("/linux/devices", device("/dev/null", 4095, 1));
-    fails(&missing, "linux.devices /dev/null: c 4095:1: the host has no node of it");
+    fails(&missing, "linux.devices /dev/null: c 4095:1: the host does not have this device");
 }
 
 #[test]

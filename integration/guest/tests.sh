@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs husk's tests in the guest, as root and as an ordinary user with a session. Without names it runs the tests that
 # systemd, shared mounts or all controllers of cgroup v2 can affect. Prints a line for each test, and a total. Logs go to
-# target/integration-guest, or to DIR. Ends after 15 minutes, or the seconds in DEADLINE. On a machine that cannot
+# target/integration-guest, or to DIR. Ends after 20 minutes, or the seconds in DEADLINE. On a machine that cannot
 # run the guest, prints the reason and returns status 69.
 #
 #     tests.sh [--results DIR] [--kernel WORDS] [NAME...]
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-deadline=${DEADLINE:-900}
+deadline=${DEADLINE:-1200}
 chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: mounts:: namespaces:: process:: resources:: systemd:: terminal::"
 if [ $# -gt 0 ]; then chosen=$*; fi
 

@@ -56,7 +56,10 @@ impl Error {
                 )
             }
             Self::TooLong { length } => {
-                format!("{length} instructions, and the kernel takes {}", crate::MAX_INSTRUCTIONS)
+                format!(
+                    "the filter has {length} instructions; the kernel accepts at most {}",
+                    crate::MAX_INSTRUCTIONS
+                )
             }
         }
     }

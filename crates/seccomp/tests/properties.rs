@@ -69,7 +69,7 @@ fn program_over_the_length_limit_is_an_error() {
     assert!(matches!(error, Error::TooLong { length } if length > MAX_INSTRUCTIONS));
     let text = error.to_string();
     assert!(text.starts_with("linux.seccomp.syscalls: "), "{text}");
-    assert!(text.ends_with(" instructions, and the kernel takes 4096"), "{text}");
+    assert!(text.ends_with(" instructions; the kernel accepts at most 4096"), "{text}");
 }
 
 // seccompiler compiles the same comparisons independently.

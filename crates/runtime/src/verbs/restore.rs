@@ -182,7 +182,7 @@ impl Restoring<'_, '_> {
                     Err(error) => end(process).and(Err(error)),
                 }
             }
-            (Ok(_), None) => Err(Error::Criu("criu failed: it has restored nothing".to_owned())),
+            (Ok(_), None) => Err(Error::Criu("criu failed: it restored no process".to_owned())),
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
                 if matches!(error, Error::Interrupted(_)) {
@@ -233,7 +233,8 @@ impl Restoring<'_, '_> {
         console: &mut Console,
         restored: &mut Option<Adopted>,
     ) -> Result<(), Error> {
-        let nobody = || Error::Criu("criu failed: it tells of no process".to_owned());
+        let nobody =
+            || Error::Criu("criu failed: it did not report the pid of the restored process".to_owned());
         match notification.script.as_str() {
             "setup-namespaces" => {
                 let pid = notification.pid.ok_or_else(nobody)?.unsigned_abs();
@@ -260,7 +261,7 @@ impl Restoring<'_, '_> {
             }
             "orphan-pts-master" => match notification.fd {
                 Some(master) => console.receive(master, self.interrupt),
-                None => Err(Error::Criu("criu failed: a terminal did not come".to_owned())),
+                None => Err(Error::Criu("criu failed: it did not send the terminal".to_owned())),
             },
             _ => Ok(()),
         }
