@@ -12,6 +12,7 @@ use husk_script::Step;
 use husk_script::sys::Fd;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn profile() -> Profile {
@@ -143,7 +144,10 @@ fn image(access: PathAccess) -> (Profile, Host) {
 
 /// A bundle with mounts of each kind, and with masked and read-only paths.
 fn of_bundle() -> (Profile, Host) {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("of-bundle");
+    // Each caller has a directory of its own, because tests run at the same time.
+    static CALLERS: AtomicUsize = AtomicUsize::new(0);
+    let number = CALLERS.fetch_add(1, Ordering::Relaxed);
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("of-bundle-{number}"));
     fs::create_dir_all(directory.join("rootfs")).unwrap();
     let config = r#"{
         "ociVersion": "1.3.0",
