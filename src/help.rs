@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub(crate) fn program(verbs: &[Verb]) -> String {
     let width = verbs.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
     let mut text = BEGINNING.to_owned();
-    for group in GROUPS {
+    for &group in GROUPS {
         add(&mut text, format_args!("\n{}:\n", group.heading()));
         for verb in verbs.iter().filter(|verb| verb.group == group) {
             add(&mut text, format_args!("  {:width$}  {}\n", verb.name, about(verb)));

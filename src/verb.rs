@@ -38,7 +38,7 @@ pub(crate) enum Group {
     Test,
 }
 
-pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare, Group::Test];
+pub(crate) const GROUPS: &[Group] = &[Group::Life, Group::Look, Group::Prepare, Group::Test];
 
 impl Group {
     pub(crate) fn heading(self) -> &'static str {

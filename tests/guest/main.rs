@@ -32,16 +32,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn watch() -> Result<(), Box<dyn Error>> {
+/// Returns the pids of all visible processes except this one, as /proc lists them.
+pub(crate) fn others() -> std::io::Result<impl Iterator<Item = String>> {
     let own = std::process::id().to_string();
+    let names = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter(move |name| *name != own && name.bytes().all(|byte| byte.is_ascii_digit())))
+}
+
+fn watch() -> Result<(), Box<dyn Error>> {
     let mut seen = std::collections::BTreeSet::new();
     println!("begun");
     loop {
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name().into_string().unwrap_or_default();
-            if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
-                continue;
-            }
+        for name in others()? {
             let mut found = Vec::new();
             // The process may end at any moment.
             for line in fs::read_to_string(format!("/proc/{name}/status")).unwrap_or_default().lines() {

@@ -4,6 +4,7 @@
 //! content of its memory, not by names, because a process may exec at any moment. A descriptor of `/proc/PID/mem` still
 //! refers to the memory that was there when it was opened.
 
+use crate::others;
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
 use std::fs::{self, File};
@@ -85,7 +86,7 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
         newest.drain(..newest.len().saturating_sub(NEWEST));
         last = latest;
         if older.is_empty() {
-            older = all()?;
+            older = others()?.filter_map(|name| name.parse().ok()).collect::<Vec<_>>();
         }
         for pid in newest.iter().copied().chain([1]).chain(older.pop()).filter(|pid| *pid != own) {
             for found in accessible(pid, address, &bytes) {
@@ -96,13 +97,6 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
             }
         }
     }
-}
-
-/// Returns the pids of all visible processes.
-fn all() -> Result<Vec<i64>, Box<dyn Error>> {
-    let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name()));
-    let names = names.collect::<Result<Vec<_>, std::io::Error>>()?;
-    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 /// Returns what can be accessed of one process.

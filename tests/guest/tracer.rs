@@ -5,6 +5,7 @@
 //! `PTRACE_MODE_ATTACH`); the rest needs less. It writes to each socket that it obtains: the peer takes it for the
 //! process.
 
+use crate::others;
 use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use std::collections::BTreeSet;
@@ -21,16 +22,11 @@ const HOOKS: u8 = husk_spawn::Request::Hooks as u8;
 static MARK: [u8; 16] = *b"whose is this me";
 
 pub(crate) fn look() -> Result<(), Box<dyn Error>> {
-    let own = std::process::id().to_string();
     let mark = std::hint::black_box(&MARK).as_ptr().addr() as u64;
     let mut seen = BTreeSet::new();
     println!("begun");
     loop {
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name().into_string().unwrap_or_default();
-            if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
-                continue;
-            }
+        for name in others()? {
             // The process belongs to our user, so we may stop it and take our time.
             let process = name.parse().ok().and_then(Pid::from_raw);
             let send = |signal| process.is_some_and(|process| kill_process(process, signal).is_ok());
@@ -105,14 +101,9 @@ fn accessible(name: &str, mark: u64) -> Vec<String> {
 
 /// Stops a process that joins the container before it executes its program. Reports that and leaves it stopped.
 pub(crate) fn stop_joining_process() -> Result<(), Box<dyn Error>> {
-    let own = std::process::id().to_string();
     println!("begun");
     loop {
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name().into_string().unwrap_or_default();
-            if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
-                continue;
-            }
+        for name in others()? {
             let Some(process) = name.parse().ok().and_then(Pid::from_raw) else { continue };
             if kill_process(process, Signal::STOP).is_err() {
                 continue;

@@ -19,6 +19,7 @@
 
 mod arch;
 pub mod at;
+mod bits;
 pub mod bpf;
 mod carray;
 pub mod clone;
@@ -36,6 +37,7 @@ pub mod signal;
 pub mod terminal;
 pub mod time;
 
+pub(crate) use bits::set_of_bits;
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;
 pub use rustix::io::Errno;

@@ -1,8 +1,7 @@
 //! Mounts by path, and by descriptor, which no other process can exchange.
 
-use crate::{Fd, Result, raw};
+use crate::{Fd, Result, raw, set_of_bits};
 use core::ffi::CStr;
-use core::ops::{BitOr, BitOrAssign};
 use linux_raw_sys::general as nr;
 use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MoveMountFlags, OpenTreeFlags};
 
@@ -83,8 +82,6 @@ pub fn fsconfig_create(file_system: Fd) -> Result {
 pub struct MountAttributes(u32);
 
 impl MountAttributes {
-    /// The empty set.
-    pub const EMPTY: Self = Self(0);
     /// Refuses all writes, except to devices, sockets and FIFOs.
     pub const RDONLY: Self = Self(nr::MOUNT_ATTR_RDONLY);
     /// Ignores set-user-ID bits, set-group-ID bits and file capabilities.
@@ -121,12 +118,6 @@ impl MountAttributes {
         (Self::ATIME, "atime"),
     ];
 
-    /// Returns the `MOUNT_ATTR_*` bits.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
     /// Returns whether this set contains every attribute in `other`. If `other` has a value for access times, this set
     /// must have the same value: `ATIME` does not contain `NOATIME`.
     #[must_use]
@@ -140,45 +131,9 @@ impl MountAttributes {
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
-
-    /// Returns whether the set is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Returns the bits that are in either set; unlike `|` it works in constants.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns this set without the bits in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Returns the bits that are in both sets.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }
 
-impl BitOr for MountAttributes {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.union(other)
-    }
-}
-
-impl BitOrAssign for MountAttributes {
-    fn bitor_assign(&mut self, other: Self) {
-        *self = self.union(other);
-    }
-}
+set_of_bits!(MountAttributes);
 
 /// A change to the attributes of a mount. An attribute in both sets is set, because `clear` applies first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

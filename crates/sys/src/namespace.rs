@@ -1,8 +1,7 @@
 //! Creates and joins namespaces.
 
 use crate::raw::{self, Numeric, numbers};
-use crate::{Fd, Result};
-use core::ops::{BitOr, BitOrAssign};
+use crate::{Fd, Result, set_of_bits};
 use linux_raw_sys::general as nr;
 
 pub use rustix::system::{setdomainname, sethostname};
@@ -12,8 +11,6 @@ pub use rustix::system::{setdomainname, sethostname};
 pub struct Namespaces(u32);
 
 impl Namespaces {
-    /// The empty set.
-    pub const EMPTY: Self = Self(0);
     /// Time: the offsets of the monotonic and boot clocks.
     pub const TIME: Self = Self(nr::CLONE_NEWTIME);
     /// Mount: the file system tree.
@@ -52,12 +49,6 @@ impl Namespaces {
         (Self::TIME, "time"),
     ];
 
-    /// Returns the `CLONE_NEW*` bits.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
     /// Returns the set with these bits, without those that are not kinds of namespaces.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
@@ -69,45 +60,9 @@ impl Namespaces {
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    /// Returns whether the set is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Returns the kinds that are in either set; unlike `|` it works in constants.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns this set without the kinds in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Returns the kinds that are in both sets.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }
 
-impl BitOr for Namespaces {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.union(other)
-    }
-}
-
-impl BitOrAssign for Namespaces {
-    fn bitor_assign(&mut self, other: Self) {
-        *self = self.union(other);
-    }
-}
+set_of_bits!(Namespaces);
 
 /// Creates new namespaces for the caller with `unshare`; those of time and pid are for its next children.
 pub fn unshare(namespaces: Namespaces) -> Result {

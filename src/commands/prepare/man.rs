@@ -38,7 +38,7 @@ fn program() -> String {
     let mut page = head("husk", "an OCI container runtime");
     page += ".SH SYNOPSIS\n.B husk\n[OPTIONS] VERB [ARGUMENTS]\n";
     page += ".SH DESCRIPTION\nRuns containers according to the OCI runtime specification. Its command line is compatible with that of runc.\n";
-    for group in GROUPS {
+    for &group in GROUPS {
         page += &format!(".SS {}\n", text(group.heading()));
         for verb in VERBS.iter().filter(|verb| verb.group == group) {
             page += &format!(".TP\n.BR husk\\-{} (1)\n{}\n", text(verb.name), text(&about(verb)));

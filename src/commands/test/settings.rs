@@ -31,11 +31,11 @@ const OVERRIDE: &str = "override";
 /// The keys that say which tests an override applies to.
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
-const TOGETHER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "strict"];
+const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "strict"];
 /// Options that only the runner has.
-const RUNNER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "retries"];
+const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "retries"];
 /// Options that choose what husk does, and so belong on the command line.
-const TYPED: [&str; 4] = ["config", "runner", "plan", "help"];
+const TYPED: &[&str] = &["config", "runner", "plan", "help"];
 
 /// The content of a file.
 #[derive(Debug, Default)]

@@ -25,11 +25,11 @@ pub(crate) enum MountOption {
 }
 
 /// Every known option. All others belong to the file system, such as `size=64k`.
-pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
+pub(crate) const MEANINGS: &[(&str, MountOption)] = {
     use Extent::{All, Top};
     use MountOption::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
-    [
+    &[
         ("defaults", Nothing),
         ("remount", Remount),
         ("bind", Bind(Top)),
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn option_names_are_unique() {
-        let mut names = MEANINGS.map(|(name, _)| name);
+        let mut names: Vec<_> = MEANINGS.iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
     }
