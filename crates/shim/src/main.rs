@@ -1,0 +1,8 @@
+//! `containerd-shim-husk-v1`.
+
+#![forbid(unsafe_code)]
+#![expect(dead_code, reason = "being built")]
+
+mod wire;
+
+fn main() {}
