@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![expect(dead_code, reason = "being built")]
 
+mod failure;
 mod wire;
 
 fn main() {}
