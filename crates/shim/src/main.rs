@@ -4,6 +4,8 @@
 #![expect(dead_code, reason = "being built")]
 
 mod failure;
+mod rpc;
+mod streams;
 mod wire;
 
 fn main() {}
