@@ -1,5 +1,6 @@
 //! The exit codes of husk.
 
+use husk_runtime::Executed;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -41,6 +42,15 @@ impl From<Exit> for u8 {
             Exit::NoProgram => 126,
             Exit::NotFound => 127,
             Exit::Program(status) => number(status).unwrap_or(1),
+        }
+    }
+}
+
+impl From<Executed> for Exit {
+    fn from(executed: Executed) -> Self {
+        match executed {
+            Executed::Ended(status) => Self::Program(status),
+            Executed::Detached(_) => Self::Success,
         }
     }
 }

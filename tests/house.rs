@@ -10,9 +10,10 @@ mod order;
 mod prose;
 
 /// The audit list: every file outside `tests` that may contain `unsafe`. A new one is a decision, recorded here.
-const UNSAFE: [&str; 17] = [
+const UNSAFE: [&str; 18] = [
     "src/entry.rs",
     "crates/spawn/src/clone.rs",
+    "crates/spawn/src/inherited.rs",
     "crates/spawn/src/memory/kept.rs",
     "crates/spawn/src/memory/page.rs",
     "crates/spawn/src/memory/snapshot.rs",

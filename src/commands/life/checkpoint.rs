@@ -1,6 +1,5 @@
 //! `husk checkpoint`.
 
-use crate::entry;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
@@ -140,7 +139,7 @@ impl Perform for Checkpoint {
             status_fd: self
                 .status_fd
                 .filter(|number| *number >= 0)
-                .map(|number| StatusFd { number, descriptor: entry::inherited(number) }),
+                .map(|number| StatusFd { number, descriptor: husk_runtime::inherited(number) }),
             id: self.id,
         };
         husk_runtime::checkpoint(&session.store, request, |warnings| session.warn(warnings))?;

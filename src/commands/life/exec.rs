@@ -81,8 +81,8 @@ pub(crate) struct Exec {
 impl Perform for Exec {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let request = self.request()?;
-        let status = husk_runtime::exec(&session.store, &request, |warnings| session.warn(warnings))?;
-        Ok(status.map_or(Exit::Success, Exit::Program))
+        let executed = husk_runtime::exec(&session.store, &request, |warnings| session.warn(warnings))?;
+        Ok(executed.into())
     }
 }
 

@@ -81,7 +81,8 @@ impl Perform for Restore {
             orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
         };
         let how = if self.detach { RunMode::Detached } else { RunMode::Foreground(foreground) };
-        let ended = husk_runtime::restore(&session.store, &request, how, |warnings| session.warn(warnings))?;
-        Ok(ended.map_or(Exit::Success, Exit::Program))
+        let executed =
+            husk_runtime::restore(&session.store, &request, how, |warnings| session.warn(warnings))?;
+        Ok(executed.into())
     }
 }

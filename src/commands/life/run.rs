@@ -57,7 +57,7 @@ impl Perform for Run {
         if self.timings.is_some() {
             request.timings = Timings::wanted();
         }
-        let ended = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
+        let executed = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
         if let (Some(file), Some(picture)) = (self.timings, picture) {
             // A container that failed has not reported its steps, but husk's own spans are known.
             let waterfall = Waterfall::new(request.timings.spans());
@@ -68,6 +68,6 @@ impl Perform for Run {
                 written.with_context(|| format!("write {}", picture.display()))?;
             }
         }
-        Ok(ended?.map_or(Exit::Success, Exit::Program))
+        Ok(executed?.into())
     }
 }

@@ -43,7 +43,9 @@ pub enum Environment {
 }
 
 impl Environment {
-    fn keeps(self, name: &OsStr) -> bool {
+    /// Returns whether the variable of this name is kept.
+    #[must_use]
+    pub fn keeps(self, name: &OsStr) -> bool {
         const OURS: &[&str] = &[
             "PATH",
             "LISTEN_FDS",

@@ -67,14 +67,18 @@ impl CreateRequest {
     }
 }
 
-/// Creates a container, whose process waits for `start`. Calls `warn` with the parts of the configuration that are
+/// Creates a container, whose process waits for `start`, and returns that process's pid. Calls `warn` with the parts of the configuration that are
 /// carried out differently than written, and with hooks that failed after the container's end.
 ///
 /// # Errors
 ///
 /// If the ID is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is then left of the
 /// container.
-pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+pub fn create(
+    store: &Store,
+    request: &CreateRequest,
+    mut warn: impl FnMut(&[Warning]),
+) -> Result<u32, Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
@@ -92,9 +96,10 @@ pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[War
     warn(&launched.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
     match parked.and_then(|()| watcher.tell(&launched.child, &interrupt)) {
         Ok(()) => {
+            let pid = launched.child.id();
             launched.child.let_go();
             creation.commit();
-            Ok(())
+            Ok(pid)
         }
         Err(error) => {
             let error = creation.entry.explain(error);

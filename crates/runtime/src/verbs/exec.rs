@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::store::process;
 use crate::store::record::Record;
 use crate::verbs::create::write_pid;
-use crate::verbs::run::as_ended_by_signal;
+use crate::verbs::run::{Executed, as_ended_by_signal};
 use husk_bundle::container::{Process, Terminal};
 use husk_bundle::{Container, Warning};
 use husk_listing::Cause;
@@ -30,7 +30,6 @@ use log::{Level, debug, log_enabled};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 pub use husk_bundle::container::NoNewPrivileges;
 pub use husk_bundle::exec::Changes;
@@ -68,6 +67,8 @@ pub enum Paused {
 pub enum ExecProgram {
     /// The path of a file with a `process` object as in config.json.
     File(PathBuf),
+    /// A `process` object as in config.json.
+    Json(Vec<u8>),
     /// The container's own `process` with changes.
     Changed {
         changes: Changes,
@@ -85,17 +86,13 @@ pub enum Wait {
     Detached,
 }
 
-/// Starts a process in a container. Returns its exit status if it was waited for. Calls `warn` before the program
-/// begins, with the parts of the configuration that are carried out differently than written.
+/// Starts a process in a container. Calls `warn` before the program begins, with the parts of the configuration that
+/// are carried out differently than written.
 ///
 /// # Errors
 ///
 /// If the container is not running, the process is invalid, or a step fails.
-pub fn exec(
-    store: &Store,
-    request: &ExecRequest,
-    warn: impl FnOnce(&[Warning]),
-) -> Result<Option<ExitStatus>, Error> {
+pub fn exec(store: &Store, request: &ExecRequest, warn: impl FnOnce(&[Warning])) -> Result<Executed, Error> {
     let entry = store.entry(&request.id)?;
     let mut record = entry.read()?;
     match status::of(&entry, &record)? {
@@ -167,13 +164,14 @@ pub fn exec(
                 launched.wait_for_exec(&interrupt)?;
             }
             let ended = supervise(&mut launched.child, &signals, console.relay());
-            ended.map(Some).map_err(|error| launched.explain(error))
+            ended.map(Executed::Ended).map_err(|error| launched.explain(error))
         })),
         None => {
             begun?;
             launched.wait_for_exec(&interrupt)?;
+            let pid = launched.child.id();
             launched.child.let_go();
-            Ok(None)
+            Ok(Executed::Detached(pid))
         }
     }
 }
@@ -242,13 +240,16 @@ fn process(
     warnings: &mut Vec<Warning>,
 ) -> Result<Process, Error> {
     let own = container.process.as_ref().ok_or(Error::State("the container has no process to go by"))?;
+    let mut parse = |bytes: &[u8]| -> Result<Process, Error> {
+        let (process, more) = husk_bundle::exec::process(bytes, own)?;
+        warnings.extend(more);
+        Ok(process)
+    };
     match &request.program {
         ExecProgram::File(path) => {
-            let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
-            let (process, more) = husk_bundle::exec::process(&bytes, own)?;
-            warnings.extend(more);
-            Ok(process)
+            parse(&fs::read(path).map_err(|reason| Error::file("read", path, reason))?)
         }
+        ExecProgram::Json(bytes) => parse(bytes),
         ExecProgram::Changed { changes, user } => {
             let mut changes = changes.clone();
             if let Some(user) = user {

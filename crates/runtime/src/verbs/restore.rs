@@ -26,7 +26,7 @@ use crate::store::Store;
 use crate::store::process::ProcessId;
 use crate::store::record::Record;
 use crate::verbs::create::{self, Creation};
-use crate::verbs::run::{RunMode, as_ended_by_signal, hold_signals};
+use crate::verbs::run::{Executed, RunMode, as_ended_by_signal, hold_signals};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
@@ -42,7 +42,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::thread;
 
 const LOG: &str = "restore.log";
@@ -72,7 +71,7 @@ pub fn restore(
     request: &RestoreRequest,
     how: RunMode,
     mut warn: impl FnMut(&[Warning]),
-) -> Result<Option<ExitStatus>, Error> {
+) -> Result<Executed, Error> {
     criu::warn(&mut warn);
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
@@ -101,8 +100,8 @@ pub fn restore(
     let restored = restored.and_then(|process| creation.entry.release().map(|()| process));
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
-            None => Ok(None),
-            Some(signals) => supervise(&mut process, signals, console.relay()).map(Some),
+            None => Ok(Executed::Detached(process.id())),
+            Some(signals) => supervise(&mut process, signals, console.relay()).map(Executed::Ended),
         };
         ended.or_else(|error| end(process).and(Err(error.into())))
     });

@@ -57,6 +57,15 @@ pub enum AfterExit {
     Keep,
 }
 
+/// The state of the program when its verb returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// The verb waited for the program, which has ended.
+    Ended(ExitStatus),
+    /// The verb was detached, and the program's process has this pid.
+    Detached(u32),
+}
+
 /// Creates a container and starts it. In the foreground it passes signals on, copies the terminal's input and output,
 /// waits for the end, deletes the container and returns its exit status. Calls `warn` before the program begins, with
 /// the parts of the configuration that are carried out differently than written. Calls it again with hooks that failed
@@ -70,7 +79,7 @@ pub fn run(
     request: &CreateRequest,
     how: RunMode,
     mut warn: impl FnMut(&[Warning]),
-) -> Result<Option<ExitStatus>, Error> {
+) -> Result<Executed, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
@@ -96,7 +105,7 @@ pub fn run(
     let begun = begun.and_then(|()| watcher.tell(&launched.child, &interrupt));
     warn(&launched.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
     let ended = begun.and_then(|()| match &signals {
-        None => launched.wait_for_exec(&interrupt).map(|()| None),
+        None => launched.wait_for_exec(&interrupt).map(|()| Executed::Detached(launched.child.id())),
         Some(signals) => {
             // From here on a deleter ends the container's process instead of this one.
             creation.entry.release()?;
@@ -104,7 +113,7 @@ pub fn run(
             let ended = supervise(&mut launched.child, signals, console.relay());
             let ended = ended.map_err(|error| launched.explain(error))?;
             warn(&told(listening.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))));
-            Ok(Some(ended))
+            Ok(Executed::Ended(ended))
         }
     });
     let ended = ended.map_err(|error| creation.entry.explain(error));
@@ -117,8 +126,11 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(status), RunMode::Foreground(Foreground { afterwards: AfterExit::Keep, .. })) => {
-            record.ended = status.map(ExitStatus::into_raw);
+        (
+            Ok(Executed::Ended(status)),
+            RunMode::Foreground(Foreground { afterwards: AfterExit::Keep, .. }),
+        ) => {
+            record.ended = Some(status.into_raw());
             tolerate(creation.entry.write(&record), "'wait' then says that it does not know");
             creation.commit();
         }
@@ -135,11 +147,9 @@ pub fn run(
 
 /// Turns a signal that interrupted the verb into the program's exit status. In the foreground signals are meant for the
 /// program, even before it has begun.
-pub(crate) fn as_ended_by_signal(
-    ended: Result<Option<ExitStatus>, Error>,
-) -> Result<Option<ExitStatus>, Error> {
+pub(crate) fn as_ended_by_signal(ended: Result<Executed, Error>) -> Result<Executed, Error> {
     match ended {
-        Err(Error::Interrupted(signal)) => Ok(Some(ExitStatus::from_raw(signal))),
+        Err(Error::Interrupted(signal)) => Ok(Executed::Ended(ExitStatus::from_raw(signal))),
         ended => ended,
     }
 }
