@@ -22,6 +22,7 @@ mod verbs;
 pub use cgroups::CgroupManager;
 pub use child::supervise::Orphans;
 pub use child::timings::{Lane, Span, Timings};
+pub use child::trees::user_namespace;
 pub use criu::{CgroupMode, Settings, Switch};
 pub use error::{Error, NoRecord, UntrustedReason};
 pub use host::seal::{Environment, Sealed, is_exposed, prepare_process, seal};

@@ -6,6 +6,16 @@
 mod failure;
 mod rpc;
 mod streams;
+mod verbs;
 mod wire;
 
-fn main() {}
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments == [verbs::ARGUMENT] {
+        return verbs::perform();
+    }
+    ExitCode::SUCCESS
+}

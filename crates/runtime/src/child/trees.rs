@@ -131,9 +131,16 @@ fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
     })
 }
 
-/// Makes a user namespace with these maps. The process that is created for it does not outlive this call.
 pub(crate) fn make(maps: &Maps) -> Result<File, Cause> {
-    let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
+    user_namespace(&id_maps(&maps.0), &id_maps(&maps.1))
+}
+
+/// Makes a user namespace with these maps. The process that is created for it does not outlive this call.
+///
+/// # Errors
+///
+/// If the process cannot be created, or may not have these maps.
+pub fn user_namespace(uids: &[IdMap], gids: &[IdMap]) -> Result<File, Cause> {
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
         // Also closes the child's copy of this process's end of the channel, so that the child ends when this process
@@ -144,7 +151,7 @@ pub(crate) fn make(maps: &Maps) -> Result<File, Cause> {
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });
-    command.kill_on_drop().new_namespaces(Namespaces::USER).uid_map(&uids).gid_map(&gids);
+    command.kill_on_drop().new_namespaces(Namespaces::USER).uid_map(uids).gid_map(gids);
     let child = command.spawn().map_err(|error| Cause::Phrase(Error::Spawn(error).to_string()))?;
     Ok(File::open(format!("/proc/{}/ns/user", child.id()))?)
 }
