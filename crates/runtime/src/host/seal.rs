@@ -114,6 +114,21 @@ pub enum Sealed {
     Memory,
 }
 
+/// Opens this program as a file that no container can write, to start another process from.
+///
+/// # Errors
+///
+/// If there is no way to protect it.
+pub fn sealed_program() -> Result<OwnedFd, Error> {
+    match read_only_mount() {
+        Ok(mount) => Ok(mount),
+        Err(_) => {
+            let copy = sealed_copy().map_err(|reason| Error::file("seal", "/proc/self/exe", reason))?;
+            Ok(copy.into())
+        }
+    }
+}
+
 /// Tries which way works on this host.
 pub(crate) fn examine() -> io::Result<Sealed> {
     match read_only_mount() {

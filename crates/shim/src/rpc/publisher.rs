@@ -25,6 +25,8 @@ pub(crate) struct Publisher {
     path: String,
     namespace: String,
     channel: Option<Channel>,
+    /// How many connections there were.
+    connections: u32,
     /// Whether containerd has answered on this connection.
     is_proven: bool,
     waiting: VecDeque<ForwardRequest>,
@@ -41,6 +43,7 @@ impl Publisher {
             path: address.strip_prefix("unix://").unwrap_or(address).to_owned(),
             namespace: namespace.to_owned(),
             channel: None,
+            connections: 0,
             is_proven: false,
             waiting: VecDeque::new(),
             in_flight: None,
@@ -76,9 +79,9 @@ impl Publisher {
         self.waiting.is_empty()
     }
 
-    /// Returns the connection, and whether to wait until it can be written.
-    pub(crate) fn polled(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        self.channel.as_ref().map(|channel| (channel.as_fd(), channel.is_blocked()))
+    /// Returns the connection and its number, and whether to wait until it can be written.
+    pub(crate) fn polled(&self) -> Option<(BorrowedFd<'_>, u32, bool)> {
+        self.channel.as_ref().map(|channel| (channel.as_fd(), self.connections, channel.is_blocked()))
     }
 
     /// Returns when to call [`advance`](Self::advance) again.
@@ -150,6 +153,7 @@ impl Publisher {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
                 connect(&socket, &SocketAddrUnix::new(&*self.path)?)?;
+                self.connections = self.connections.wrapping_add(1);
                 Channel::new(UnixStream::from(socket))
             }
         };

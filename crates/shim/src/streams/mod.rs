@@ -9,7 +9,8 @@ pub(crate) mod logger;
 pub(crate) mod pump;
 
 use crate::streams::logger::Logger;
-use crate::streams::pump::Pump;
+use crate::streams::pump::{Carries, Pump};
+use crate::verbs::Streams;
 use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchown, fcntl_setfl, open, stat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -36,14 +37,6 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
-/// The streams that a new process gets. `None` is /dev/null.
-#[derive(Debug, Default)]
-pub(crate) struct Ends {
-    pub(crate) stdin: Option<OwnedFd>,
-    pub(crate) stdout: Option<OwnedFd>,
-    pub(crate) stderr: Option<OwnedFd>,
-}
-
 /// What the shim keeps of a process's streams.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
@@ -60,7 +53,7 @@ pub(crate) struct Kept {
 /// The streams of a process that is about to be created.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
-    pub(crate) ends: Ends,
+    pub(crate) ends: Streams,
     pub(crate) kept: Kept,
     pub(crate) pumps: Vec<Pump>,
 }
@@ -133,13 +126,13 @@ pub(crate) fn connect(stdio: &Stdio, terminal: OwnedFd, kept: &mut Kept) -> io::
         let (from, writer) = input(&stdio.stdin)?;
         fcntl_setfl(&from, OFlags::NONBLOCK)?;
         kept.stdin = Some(writer);
-        pumps.push(Pump::new(from, terminal.try_clone()?));
+        pumps.push(Pump::new(from, terminal.try_clone()?, Carries::Input));
     }
     if !stdio.stdout.is_empty() {
         let (to, reader) = output(&stdio.stdout)?;
         fcntl_setfl(&to, OFlags::NONBLOCK)?;
         kept.readers.push(reader);
-        pumps.push(Pump::new(terminal.try_clone()?, to));
+        pumps.push(Pump::new(terminal.try_clone()?, to, Carries::Output));
     }
     kept.terminal = Some(terminal);
     Ok(pumps)

@@ -14,6 +14,15 @@ pub(crate) struct Pump {
     to: Sink,
     /// What was read and not yet written. Empty unless the sink is full.
     rest: Vec<u8>,
+    carries: Carries,
+}
+
+/// What the bytes are to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    Input,
+    /// It must be complete before the process is deleted.
+    Output,
 }
 
 #[derive(Debug)]
@@ -38,17 +47,17 @@ pub(crate) enum Waits {
 
 impl Pump {
     /// Both must not block.
-    pub(crate) fn new(from: OwnedFd, to: OwnedFd) -> Self {
-        Self { from, to: Sink::Stream(to), rest: Vec::new() }
+    pub(crate) fn new(from: OwnedFd, to: OwnedFd, carries: Carries) -> Self {
+        Self { from, to: Sink::Stream(to), rest: Vec::new(), carries }
     }
 
     pub(crate) fn into_file(from: OwnedFd, file: File) -> Self {
-        Self { from, to: Sink::File(file), rest: Vec::new() }
+        Self { from, to: Sink::File(file), rest: Vec::new(), carries: Carries::Output }
     }
 
     /// Reads and forgets, so that a program whose logger has died is not blocked.
     pub(crate) fn into_nowhere(from: OwnedFd) -> Self {
-        Self { from, to: Sink::Nowhere, rest: Vec::new() }
+        Self { from, to: Sink::Nowhere, rest: Vec::new(), carries: Carries::Output }
     }
 
     /// Returns the descriptor to poll for input.
@@ -62,6 +71,15 @@ impl Pump {
             Sink::Stream(to) => Some(to.as_fd()),
             Sink::File(_) | Sink::Nowhere => None,
         }
+    }
+
+    pub(crate) fn carries(&self) -> Carries {
+        self.carries
+    }
+
+    /// Whether it waits until the sink has room.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.rest.is_empty()
     }
 
     /// Copies one chunk, or the rest of the last one.
@@ -108,7 +126,7 @@ impl Pump {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Pump, Waits};
+    use super::{CHUNK, Carries, Pump, Waits};
     use rustix::fs::{OFlags, fcntl_setfl};
     use rustix::io::{read, write};
     use rustix::pipe::pipe;
@@ -127,7 +145,7 @@ mod tests {
     fn rest_is_kept_until_the_sink_has_room_and_nothing_more_is_read() {
         let ((from, mut input), (output, to)) = (unblocked(), unblocked());
         while write(&to, &[b'x'; 4096]).is_ok() {}
-        let mut pump = Pump::new(from, to);
+        let mut pump = Pump::new(from, to, Carries::Output);
         File::from(input.try_clone().unwrap()).write_all(b"abc").unwrap();
         assert_eq!(pump.turn(), Waits::Room);
         assert_eq!(pump.turn(), Waits::Room);
@@ -156,7 +174,7 @@ mod tests {
     fn pump_ends_when_nobody_can_read_its_sink() {
         let ((from, input), (output, to)) = (unblocked(), unblocked());
         drop(output);
-        let mut pump = Pump::new(from, to);
+        let mut pump = Pump::new(from, to, Carries::Output);
         File::from(input).write_all(b"abc").unwrap();
         assert_eq!(pump.turn(), Waits::Ended);
     }

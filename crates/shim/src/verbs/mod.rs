@@ -18,11 +18,12 @@
 //! has made.
 
 mod images;
-pub(crate) mod launch;
+mod launch;
 mod mounts;
 mod perform;
 
-pub(crate) use perform::perform;
+pub(crate) use launch::{Running, Streams, launch};
+pub(crate) use perform::{carry_out, perform};
 
 use crate::failure::Failure;
 use crate::wire::Mount;

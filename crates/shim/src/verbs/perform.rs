@@ -31,12 +31,7 @@ pub(crate) fn perform() -> ExitCode {
         ));
     };
     let outcome = match take(&memory) {
-        Ok(VerbRequest { root, systemd_cgroup, verb }) => {
-            let cgroups = if systemd_cgroup { CgroupManager::Systemd } else { CgroupManager::default() };
-            let store = Store::new(root);
-            let mut performer = Performer { store, cgroups, failed: verb.failed(), warnings: Vec::new() };
-            Outcome { result: performer.perform(verb), warnings: performer.warnings }
-        }
+        Ok(request) => carry_out(request),
         Err(error) => {
             let message = format!("the verb's request cannot be read: {error}");
             Outcome { result: Err(Failure::new(Code::InvalidArgument, message)), warnings: Vec::new() }
@@ -46,6 +41,14 @@ pub(crate) fn perform() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => give_up(&error),
     }
+}
+
+/// Performs a verb in this process.
+pub(crate) fn carry_out(VerbRequest { root, systemd_cgroup, verb }: VerbRequest) -> Outcome {
+    let cgroups = if systemd_cgroup { CgroupManager::Systemd } else { CgroupManager::default() };
+    let mut performer =
+        Performer { store: Store::new(root), cgroups, failed: verb.failed(), warnings: Vec::new() };
+    Outcome { result: performer.perform(verb), warnings: performer.warnings }
 }
 
 /// Reports an error that cannot be reported through the memfd.

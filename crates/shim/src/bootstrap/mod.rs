@@ -1,0 +1,7 @@
+//! What containerd executes the shim for: `start`, `delete` and `-info`.
+
+pub(crate) mod delete;
+pub(crate) mod info;
+pub(crate) mod options;
+mod socket;
+pub(crate) mod start;

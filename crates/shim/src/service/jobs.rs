@@ -1,0 +1,250 @@
+//! Verbs of the runtime that run in processes of their own, and what follows when they end.
+
+use crate::daemon::Daemon;
+use crate::failure::{Code, Failure};
+use crate::rpc::Call;
+use crate::service::task::{Activity, Exit, Key, Stage, Task};
+use crate::service::{Served, no_process, no_task};
+use crate::streams::console::Console;
+use crate::streams::pump::Pump;
+use crate::streams::{Kept, connect};
+use crate::verbs::{Outcome, Running, Streams, VerbRequest, launch};
+use crate::wire::Empty;
+use crate::wire::events::{
+    TaskCheckpointed, TaskDelete, TaskExecStarted, TaskPaused, TaskResumed, TaskStart,
+};
+use crate::wire::task::{DeleteResponse, PidResponse};
+use prost::Message as _;
+use std::path::Path;
+
+/// A verb that runs.
+#[derive(Debug)]
+pub(crate) struct Job {
+    call: Call,
+    running: Option<Running>,
+    then: Then,
+    kept: Kept,
+    pumps: Vec<Pump>,
+    console: Option<Console>,
+}
+
+/// What follows the verb.
+#[derive(Debug)]
+pub(crate) enum Then {
+    /// The verb itself has not begun.
+    Nothing,
+    Created(Box<Task>),
+    /// The first process's program has begun.
+    Started(String),
+    /// A process was added to a container, or a container restored.
+    Joined(Key),
+    Deleted(String),
+    Paused(String),
+    Resumed(String),
+    Updated,
+    Checkpointed {
+        id: String,
+        image: String,
+    },
+}
+
+impl Job {
+    /// A job for which nothing was opened.
+    pub(crate) fn plain(call: Call) -> Self {
+        Self::new(call, Kept::default(), Vec::new(), None)
+    }
+
+    pub(crate) fn new(call: Call, kept: Kept, pumps: Vec<Pump>, console: Option<Console>) -> Self {
+        Self { call, running: None, then: Then::Nothing, kept, pumps, console }
+    }
+}
+
+impl Daemon {
+    /// Begins a verb in `directory`.
+    pub(super) fn begin(
+        &mut self,
+        mut job: Job,
+        then: Then,
+        verb: &VerbRequest,
+        ends: Streams,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        let running = launch(verb, ends, directory, std::env::vars_os())?;
+        let pid = running.pid;
+        job.running = Some(running);
+        job.then = then;
+        self.jobs.insert(pid, job);
+        Ok(())
+    }
+
+    /// Whether a container of this id is being created.
+    pub(super) fn is_creating(&self, id: &str) -> bool {
+        self.jobs.values().any(|job| matches!(&job.then, Then::Created(task) if task.id == id))
+    }
+
+    /// Whether a verb that runs may make a process that the shim does not know yet.
+    pub(super) fn expects_processes(&self) -> bool {
+        self.jobs.values().any(|job| matches!(job.then, Then::Created(_) | Then::Joined(_)))
+    }
+
+    /// Answers the call whose verb has ended. `signal` is the one that killed the verb.
+    pub(super) fn finish(&mut self, job: Job, signal: Option<i32>) {
+        let Job { call, running, then, kept, pumps, console } = job;
+        let Some(running) = running else { return };
+        let Outcome { result, warnings } = running.outcome(signal);
+        for warning in warnings {
+            self.log.write("warning", &warning);
+        }
+        let opened = OpenedStreams { kept, pumps, console };
+        let answer = match then {
+            Then::Nothing => return,
+            Then::Created(task) => result.and_then(|pid| self.created(*task, pid, opened)),
+            Then::Started(id) => self.started(&id, result.map(drop)),
+            Then::Joined(key) => self.joined(&key, result, opened),
+            Then::Deleted(id) => self.deleted(&id, result.map(drop)),
+            Then::Paused(id) => self.paused(&id, result.map(drop)),
+            Then::Resumed(id) => self.resumed(&id, result.map(drop)),
+            Then::Updated => result.map(|_| Empty {}.encode_to_vec()),
+            Then::Checkpointed { id, image } => result.map(|_| {
+                let event = TaskCheckpointed { container_id: id, checkpoint: image };
+                self.publisher.publish("/tasks/checkpointed", "TaskCheckpointed", &event);
+                Empty {}.encode_to_vec()
+            }),
+        };
+        self.answer(call, answer.map(Served::Now));
+    }
+
+    fn created(
+        &mut self,
+        mut task: Task,
+        pid: Option<u32>,
+        opened: OpenedStreams,
+    ) -> Result<Vec<u8>, Failure> {
+        let pid = pid.unwrap_or_default();
+        let key = Key::first(&task.id);
+        task.first.pid = pid;
+        self.watch_memory(&mut task);
+        self.tell_created(&task);
+        self.tasks.insert(task.id.clone(), task);
+        self.pids.insert(pid, key.clone());
+        self.attach(&key, opened)?;
+        self.tell_early_exit(pid);
+        Ok(PidResponse { pid }.encode_to_vec())
+    }
+
+    fn started(&mut self, id: &str, result: Result<(), Failure>) -> Result<Vec<u8>, Failure> {
+        let process = &mut self.task_mut(id)?.first;
+        let (pid, held) = (process.pid, process.held.take());
+        process.stage = if result.is_ok() { Stage::Running } else { Stage::Created };
+        if result.is_ok() {
+            let event = TaskStart { container_id: id.to_owned(), pid };
+            self.publisher.publish("/tasks/start", "TaskStart", &event);
+        }
+        if let Some(exit) = held {
+            self.ended(&Key::first(id), exit);
+        }
+        result.map(|()| PidResponse { pid }.encode_to_vec())
+    }
+
+    fn joined(
+        &mut self,
+        key: &Key,
+        result: Result<Option<u32>, Failure>,
+        opened: OpenedStreams,
+    ) -> Result<Vec<u8>, Failure> {
+        let process = self.process_mut(&key.task, &key.exec)?;
+        let pid = match result {
+            Ok(pid) => pid.unwrap_or_default(),
+            Err(failure) => {
+                // Nothing was started, so nothing ends; `Wait` returns and `Delete` succeeds.
+                process.stage = Stage::Stopped(Exit::default());
+                let waiters = std::mem::take(&mut process.waiters);
+                self.tell_waiters(waiters, Exit::default());
+                self.release_container(&key.task);
+                return Err(failure);
+            }
+        };
+        (process.pid, process.stage) = (pid, Stage::Running);
+        self.pids.insert(pid, key.clone());
+        if key.exec.is_empty() {
+            self.watch_restored(&key.task);
+            let event = TaskStart { container_id: key.task.clone(), pid };
+            self.publisher.publish("/tasks/start", "TaskStart", &event);
+        } else {
+            let Key { task, exec } = key.clone();
+            let event = TaskExecStarted { container_id: task, exec_id: exec, pid };
+            self.publisher.publish("/tasks/exec-started", "TaskExecStarted", &event);
+        }
+        let attached = self.attach(key, opened);
+        self.tell_early_exit(pid);
+        attached.map(|()| PidResponse { pid }.encode_to_vec())
+    }
+
+    fn deleted(&mut self, id: &str, result: Result<(), Failure>) -> Result<Vec<u8>, Failure> {
+        // The process of a container that was never started has just ended.
+        self.reap();
+        let Some(task) = self.tasks.get_mut(id) else { return Err(no_task()) };
+        let exit = task.first.exit().unwrap_or_default();
+        if let Err(failure) = result {
+            task.first.stage = Stage::Stopped(exit);
+            return Err(failure);
+        }
+        let Some(mut task) = self.tasks.remove(id) else { return Err(no_task()) };
+        let pid = task.first.pid;
+        self.pids.remove(&pid);
+        self.forget_memory(&mut task);
+        for process in task.execs.into_values().chain([task.first]) {
+            self.tell_waiters(process.waiters, exit);
+            self.drop_streams(process.kept);
+        }
+        let event = TaskDelete {
+            container_id: id.to_owned(),
+            pid,
+            exit_status: exit.status,
+            exited_at: exit.at,
+            id: String::new(),
+        };
+        self.publisher.publish("/tasks/delete", "TaskDelete", &event);
+        Ok(DeleteResponse { pid, exit_status: exit.status, exited_at: exit.at }.encode_to_vec())
+    }
+
+    fn paused(&mut self, id: &str, result: Result<(), Failure>) -> Result<Vec<u8>, Failure> {
+        self.task_mut(id)?.activity = if result.is_ok() { Activity::Paused } else { Activity::Runs };
+        result?;
+        let event = TaskPaused { container_id: id.to_owned() };
+        self.publisher.publish("/tasks/paused", "TaskPaused", &event);
+        Ok(Empty {}.encode_to_vec())
+    }
+
+    fn resumed(&mut self, id: &str, result: Result<(), Failure>) -> Result<Vec<u8>, Failure> {
+        result?;
+        self.task_mut(id)?.activity = Activity::Runs;
+        let event = TaskResumed { container_id: id.to_owned() };
+        self.publisher.publish("/tasks/resumed", "TaskResumed", &event);
+        Ok(Empty {}.encode_to_vec())
+    }
+
+    /// Hands the streams that were opened for a process over to it.
+    fn attach(&mut self, key: &Key, opened: OpenedStreams) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
+        let OpenedStreams { mut kept, mut pumps, console } = opened;
+        if let Some(console) = console {
+            let terminal = console.receive().map_err(failed)?;
+            let stdio = self.process(&key.task, &key.exec)?.stdio.clone();
+            pumps.extend(connect(&stdio, terminal, &mut kept).map_err(failed)?);
+        }
+        for pump in pumps {
+            kept.pumps.push(self.pump(pump).map_err(failed)?);
+        }
+        let process = self.tasks.get_mut(&key.task).and_then(|task| task.process_mut(&key.exec));
+        process.ok_or_else(|| no_process(&key.exec))?.kept = kept;
+        Ok(())
+    }
+}
+
+/// The streams of a job.
+struct OpenedStreams {
+    kept: Kept,
+    pumps: Vec<Pump>,
+    console: Option<Console>,
+}
