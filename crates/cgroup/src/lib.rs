@@ -45,7 +45,7 @@ pub mod v2;
 
 pub use controller::{Controller, Controllers};
 pub use error::{Error, Field, Hint, LimitWarning};
-pub use files::oom::OomWatch;
+pub use files::oom::{OomEvent, OomWatch};
 pub use layout::{Cgroup, Layout};
 pub use paths::{CgroupPaths, clean};
 pub use resources::Resources;

@@ -2,7 +2,7 @@
 
 use crate::support::{PATIENCE, Reader, V1, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
-use husk_cgroup::{Error, Resources};
+use husk_cgroup::{Error, OomEvent, OomWatch, Resources};
 use rustix::event::{PollFd, Timespec, poll};
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -203,12 +203,9 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
     cgroup.apply_late(&resources).unwrap();
     assert_eq!(cgroup.oom_kills().unwrap(), 0);
-    let watch = cgroup.watch_oom().unwrap();
-    let is_ready = || {
-        let mut files = [PollFd::new(&watch, watch.flags())];
-        poll(&mut files, Some(&Timespec::default())).unwrap() == 1
-    };
-    assert!(!is_ready());
+    let mut watch = v1.place.watch_oom().unwrap();
+    assert!(!is_ready(&watch, Duration::ZERO));
+    assert_eq!(watch.check().unwrap(), OomEvent::Nothing);
     let procs = v1.place.path("memory").unwrap().join("cgroup.procs");
     // tail must keep the whole line, which never ends. Without a limit it would use half a gigabyte.
     let script = format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", procs.display());
@@ -216,10 +213,20 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
     assert!(!output.status.success());
     assert!(cgroup.oom_kills().unwrap() >= 1);
-    assert!(is_ready());
-    watch.take().unwrap();
-    assert!(!is_ready());
+    assert!(is_ready(&watch, Duration::ZERO));
+    assert_eq!(watch.check().unwrap(), OomEvent::OutOfMemory);
+    assert!(!is_ready(&watch, Duration::ZERO));
+    assert_eq!(watch.check().unwrap(), OomEvent::Nothing, "announced and counted, but reported once");
     assert!(cgroup.stats().unwrap().memory.usage.failcnt > 0);
+    v1.layout.remove(&v1.place, PATIENCE).unwrap();
+    assert!(is_ready(&watch, PATIENCE));
+    assert_eq!(watch.check().unwrap(), OomEvent::Gone);
+    assert!(!is_ready(&watch, Duration::ZERO));
+}
+
+fn is_ready(watch: &OomWatch, patience: Duration) -> bool {
+    let mut files = [PollFd::new(watch, watch.flags())];
+    poll(&mut files, Some(&Timespec::try_from(patience).unwrap())).unwrap() == 1
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::support::{PATIENCE, Reader, V2, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
-use husk_cgroup::{CgroupPaths, Error, Resources};
+use husk_cgroup::{CgroupPaths, Error, OomEvent, OomWatch, Resources};
+use rustix::event::{PollFd, Timespec, poll};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -231,4 +232,40 @@ fn delegated_cgroup_belongs_to_its_user() {
         assert_eq!(fs::metadata(v2.path(file)).unwrap().uid(), 1234, "{file}");
     }
     assert_eq!(fs::metadata(v2.path("cgroup.freeze")).unwrap().uid(), 0);
+}
+
+#[test]
+fn memory_beyond_the_limit_kills_and_is_counted() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
+    need!(v2.has("memory"), "needs the memory controller in version 2");
+    let memory = Memory { limit: Some(8 << 20), swap: Some(8 << 20), ..Memory::default() };
+    let resources = Resources { memory, ..Resources::default() };
+    let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
+    cgroup.apply_early(&resources).unwrap();
+    cgroup.apply_late(&resources).unwrap();
+    let place = CgroupPaths::new([(String::new(), v2.path("").into())].into());
+    let mut watch = place.watch_oom().unwrap();
+    assert_eq!(watch.check().unwrap(), OomEvent::Nothing);
+    // tail must keep the whole line, which never ends. Without a limit it would use half a gigabyte.
+    let script =
+        format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", v2.path("cgroup.procs"));
+    let mut command = husk_spawn::Command::new("sh");
+    let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
+    assert!(!output.status.success());
+    let is_ready = |watch: &OomWatch, patience: Duration| {
+        let mut files = [PollFd::new(watch, watch.flags())];
+        poll(&mut files, Some(&Timespec::try_from(patience).unwrap())).unwrap() == 1
+    };
+    // The kernel delays notifications of events that are close together.
+    assert!(is_ready(&watch, PATIENCE));
+    let mut seen = watch.check().unwrap();
+    while seen == OomEvent::Nothing {
+        assert!(is_ready(&watch, PATIENCE), "no event of the kill");
+        seen = watch.check().unwrap();
+    }
+    assert_eq!(seen, OomEvent::OutOfMemory);
+    assert!(cgroup.oom_kills().unwrap() >= 1);
+    v2.tree.remove(&v2.name, PATIENCE).unwrap();
+    assert!(is_ready(&watch, PATIENCE));
+    assert_eq!(watch.check().unwrap(), OomEvent::Gone);
 }

@@ -12,7 +12,6 @@ use group::Group;
 pub use hierarchies::Hierarchies;
 
 use crate::error::{Error, Hint, LimitWarning};
-use crate::files::oom::OomWatch;
 use crate::files::{self, procs};
 use crate::resources::Resources;
 use crate::settings::{Phase, Setting, write_all};
@@ -261,17 +260,6 @@ impl Cgroup {
             unified.add_stats(&mut stats)?;
         }
         Ok(stats)
-    }
-
-    /// Returns a descriptor that becomes ready when memory runs out.
-    ///
-    /// # Errors
-    ///
-    /// If the memory controller is missing.
-    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
-        let group = self.group("memory");
-        let group = group.ok_or_else(|| self.failed("watch the memory of")(Errno::NOENT))?;
-        OomWatch::version_1(group.directory.as_fd(), &group.path)
     }
 
     /// Returns how many of the processes the OOM killer has killed (since Linux 4.13; otherwise 0).

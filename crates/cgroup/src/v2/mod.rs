@@ -14,7 +14,6 @@ pub(crate) use kill::signal_each;
 
 use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Hint, LimitWarning};
-use crate::files::oom::OomWatch;
 use crate::files::{self, events, procs};
 use crate::resources::Resources;
 use crate::settings::{Phase, Setting, write_all};
@@ -308,15 +307,6 @@ impl Cgroup {
     /// Adds the statistics of this cgroup's controllers to those of version 1.
     pub(crate) fn add_stats(&self, stats: &mut Stats) -> Result<(), Error> {
         crate::stats::add_version_2(stats, &self.directory, &self.path)
-    }
-
-    /// Returns a descriptor that becomes ready when memory runs out.
-    ///
-    /// # Errors
-    ///
-    /// If the memory controller is missing.
-    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
-        OomWatch::version_2(self.directory(), &self.path)
     }
 
     /// Returns how many of the processes the OOM killer has killed.

@@ -10,4 +10,6 @@ pub(crate) mod resctrl;
 
 pub use home::CgroupManager;
 pub(crate) use home::{ChildCgroup, NewCgroup, company, of_process};
-pub(crate) use recorded::{below, find, is_frozen, kill_all, kill_rest, leave, let_die, of, remove, update};
+pub(crate) use recorded::{
+    below, find, is_frozen, kill_all, kill_rest, leave, let_die, of, paths, remove, update,
+};

@@ -5,7 +5,7 @@ use crate::store::Entry;
 use crate::store::record::{Membership, Record, RecordedCgroup, RecordedUnit};
 use husk_bundle::{Field, Warning};
 use husk_cgroup::systemd::{self, Owner, Systemd, Unit};
-use husk_cgroup::{Cgroup, Layout, Resources};
+use husk_cgroup::{Cgroup, CgroupPaths, Layout, Resources};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How long removal waits for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+const NO_CGROUP: Error = Error::State("the container has no cgroup");
 
 impl RecordedUnit {
     fn owner(&self) -> Owner {
@@ -137,7 +139,12 @@ pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
 
 /// Like [`find`], but a container without a cgroup is an error.
 pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
-    find(record)?.ok_or(Error::State("the container has no cgroup"))
+    find(record)?.ok_or(NO_CGROUP)
+}
+
+/// Returns the paths of a container's cgroup.
+pub(crate) fn paths(record: &Record) -> Result<&CgroupPaths, Error> {
+    record.cgroup.as_ref().map(|kept| &kept.place).ok_or(NO_CGROUP)
 }
 
 /// Paths below a container's cgroup, by controller. The empty name stands for all controllers, or version 2.

@@ -6,7 +6,7 @@ use crate::inspect::state::{self as status, Status};
 use crate::store::Store;
 use crate::store::process;
 use crate::store::record::Record;
-use husk_cgroup::{Cgroup, Stats};
+use husk_cgroup::{Cgroup, OomEvent, OomWatch, Stats};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use serde::Serialize;
@@ -95,29 +95,22 @@ pub fn events(
     let first = record.process.map_or(Ok(None), process::open)?.ok_or_else(|| not_running(id))?;
     let mut tell = |event: &Event| tell(event).map_err(|reason| Error::kernel("report an event", reason));
     let cgroup = cgroups::of(&record)?;
-    let watch = cgroup.watch_oom()?;
-    let mut kills = cgroup.oom_kills()?;
+    let mut watch = cgroups::paths(&record)?.watch_oom()?;
+    let mut is_watched = true;
     let mut next = Instant::now() + interval;
     loop {
         let left = next.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).ok();
-        let mut events = [PollFd::new(&watch, watch.flags()), PollFd::new(&first, PollFlags::IN)];
-        retry_on_intr(|| poll(&mut events, left.as_ref()))
+        let mut events = [PollFd::new(&first, PollFlags::IN), PollFd::new(&watch, watch.flags())];
+        let polled = if is_watched { &mut events[..] } else { &mut events[..1] };
+        retry_on_intr(|| poll(polled, left.as_ref()))
             .map_err(|errno| Error::kernel("wait for events", errno))?;
-        let [news, ended] = events.map(|event| !event.revents().is_empty());
-        if news {
-            watch.take().map_err(|errno| Error::kernel("read the event of the memory limit", errno))?;
-        }
-        let now = cgroup.oom_kills().unwrap_or(kills);
-        if news && !ended && matches!(cgroup, Cgroup::V1(_)) {
-            // Version 1 reports this before it kills, and only once (mem_cgroup_oom_notify).
-            tell(&Event::Oom { id: record.id.clone() })?;
-            kills = kills.saturating_add(1).max(now);
-        } else if now > kills {
-            // `watch` also fires when a limit is reached or the cgroup is removed, so only the count of kills is
-            // reliable.
-            tell(&Event::Oom { id: record.id.clone() })?;
-            kills = now;
+        let ended = !events[0].revents().is_empty();
+        match watch.check()? {
+            OomEvent::Nothing => {}
+            OomEvent::OutOfMemory => tell(&Event::Oom { id: record.id.clone() })?,
+            // The container's processes may have been moved elsewhere.
+            OomEvent::Gone => is_watched = false,
         }
         if ended {
             return Ok(());
@@ -133,4 +126,13 @@ pub fn events(
             next = Instant::now() + interval;
         }
     }
+}
+
+/// Returns a descriptor to poll that becomes ready when the container runs out of memory.
+///
+/// # Errors
+///
+/// If it has no cgroup, or that has no memory controller.
+pub fn watch_memory(store: &Store, id: &str) -> Result<OomWatch, Error> {
+    Ok(cgroups::paths(&store.entry(id)?.read()?)?.watch_oom()?)
 }
