@@ -40,11 +40,13 @@ impl CgroupPaths {
             (None, Some(path)) => (path, v2::is_frozen),
             (None, None) => return Ok(false),
         };
-        match files::open_directory(CWD, path) {
-            Ok(directory) => is_frozen(&directory, path),
-            Err(Errno::NOENT | Errno::NODEV) => Ok(false),
-            Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
-        }
+        open(path)?.map_or(Ok(false), |directory| is_frozen(&directory, path))
+    }
+
+    /// Opens the directory of `controller`, to read its [`Files`](crate::stats::Files); the empty name is version 2.
+    /// `None` if the cgroup does not exist. Reads no mounts.
+    pub fn open(&self, controller: &str) -> Result<Option<OwnedFd>, Error> {
+        self.path(controller).map_or(Ok(None), open)
     }
 
     /// Returns a descriptor that becomes ready when the processes of these cgroups run out of memory. Opens only the
@@ -60,10 +62,17 @@ impl CgroupPaths {
             (None, Some(path)) => (path, OomWatch::version_2),
             (None, None) => return Err(Error::NotMounted(Path::new(MOUNT_POINT).join("memory"))),
         };
-        let directory = files::open_directory(CWD, path);
-        let directory =
-            directory.map_err(|errno| Error::Act { act: "open the cgroup", path: path.to_owned(), errno })?;
-        watch(directory.as_fd(), path)
+        let missing = || Error::Act { act: "open the cgroup", path: path.to_owned(), errno: Errno::NOENT };
+        watch(open(path)?.ok_or_else(missing)?.as_fd(), path)
+    }
+}
+
+/// Opens a cgroup; `None` if it does not exist.
+fn open(path: &Path) -> Result<Option<OwnedFd>, Error> {
+    match files::open_directory(CWD, path) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+        Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
     }
 }
 
