@@ -4,6 +4,7 @@
 #![expect(dead_code, reason = "being built")]
 
 mod failure;
+mod metrics;
 mod wire;
 
 fn main() {}
