@@ -2,6 +2,8 @@
 //! version 1 with its controllers, version 2, or version 2 without most of them.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
+use husk_runtime::{OomEvent, OomWatch, Store};
+use rustix::event::{PollFd, poll};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -444,6 +446,40 @@ fn events_report_out_of_memory() {
     drop(lines);
     runtime.call("delete", &["--force", "c"]).succeeds();
     watcher.wait().unwrap();
+}
+
+#[test]
+fn watched_memory_reports_a_kill_and_the_end_of_the_cgroup() {
+    need!(is_husk(), "calls husk's library");
+    need!(has("memory"), "needs the memory controller");
+    let bundle = limited("eat", json!({ "memory": { "limit": 33_554_432, "swap": 33_554_432 } }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    let store = Store::new(runtime.root().to_owned());
+    let mut watch = husk_runtime::watch_memory(&store, "c").unwrap();
+    assert_eq!(watch.check().unwrap(), OomEvent::Nothing);
+    let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let pid = state["pid"].as_i64().and_then(|pid| pid.try_into().ok()).unwrap();
+    runtime.call("start", &["c"]).succeeds();
+    // In version 2 reaching the limit is an event before the kill is one.
+    assert_eq!(next(&mut watch), OomEvent::OutOfMemory);
+    until_gone(pid);
+    // Version 1 may announce again until the process has ended.
+    watch.check().unwrap();
+    runtime.call("delete", &["c"]).succeeds();
+    assert_eq!(next(&mut watch), OomEvent::Gone);
+    assert!(husk_runtime::watch_memory(&store, "c").is_err());
+}
+
+/// Returns the next event that `watch` reports after it became ready.
+fn next(watch: &mut OomWatch) -> OomEvent {
+    loop {
+        poll(&mut [PollFd::new(watch, watch.flags())], None).unwrap();
+        match watch.check().unwrap() {
+            OomEvent::Nothing => {}
+            event => return event,
+        }
+    }
 }
 
 #[test]

@@ -40,11 +40,39 @@ impl CgroupPaths {
             (None, Some(path)) => (path, v2::is_frozen),
             (None, None) => return Ok(false),
         };
-        match files::open_directory(CWD, path) {
-            Ok(directory) => is_frozen(&directory, path),
-            Err(Errno::NOENT | Errno::NODEV) => Ok(false),
-            Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
-        }
+        open(path)?.map_or(Ok(false), |directory| is_frozen(&directory, path))
+    }
+
+    /// Opens the directory of `controller`, to read its [`Files`](crate::stats::Files); the empty name is version 2.
+    /// `None` if the cgroup does not exist. Reads no mounts.
+    pub fn open(&self, controller: &str) -> Result<Option<OwnedFd>, Error> {
+        self.path(controller).map_or(Ok(None), open)
+    }
+
+    /// Returns a descriptor that becomes ready when the processes of these cgroups run out of memory. Opens only the
+    /// memory controller's cgroup and no mounts.
+    ///
+    /// # Errors
+    ///
+    /// If the cgroup or its memory controller is missing.
+    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
+        type Watch = fn(BorrowedFd<'_>, &Path) -> Result<OomWatch, Error>;
+        let (path, watch): (_, Watch) = match (self.path("memory"), self.path("")) {
+            (Some(path), _) => (path, OomWatch::version_1),
+            (None, Some(path)) => (path, OomWatch::version_2),
+            (None, None) => return Err(Error::NotMounted(Path::new(MOUNT_POINT).join("memory"))),
+        };
+        let missing = || Error::Act { act: "open the cgroup", path: path.to_owned(), errno: Errno::NOENT };
+        watch(open(path)?.ok_or_else(missing)?.as_fd(), path)
+    }
+}
+
+/// Opens a cgroup; `None` if it does not exist.
+fn open(path: &Path) -> Result<Option<OwnedFd>, Error> {
+    match files::open_directory(CWD, path) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+        Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
     }
 
     /// Returns a descriptor that becomes ready when the processes of these cgroups run out of memory. Opens only the

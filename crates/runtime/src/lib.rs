@@ -33,7 +33,7 @@ pub use husk_plan::hooks::OCI_VERSION;
 pub use husk_plan::{Keyring, NewRoot, Origin, Part};
 pub use husk_script::sys::tolerate;
 pub use husk_spawn::{Signal, inherited};
-pub use inspect::events::{Event, events, stats, watch_memory};
+pub use inspect::events::{Event, cgroup_paths, events, stats, watch_memory};
 pub use inspect::features::features;
 pub use inspect::plan::{Planned, PlannedStep, plan};
 pub use inspect::ps;

@@ -127,7 +127,7 @@ impl AsFd for OomWatch {
 mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, memfd_create};
-    use rustix::io::pwrite;
+    use rustix::io::{pwrite, write};
 
     #[test]
     fn only_new_kills_count_in_version_2() {
@@ -145,5 +145,26 @@ mod tests {
         tell(2, 4);
         assert_eq!(watch.check().unwrap(), OomEvent::OutOfMemory);
         assert_eq!(watch.check().unwrap(), OomEvent::Nothing);
+    }
+
+    #[test]
+    fn announced_kill_of_version_1_counts_before_it_happens_and_not_again() {
+        let control = memfd_create("memory.oom_control", MemfdFlags::CLOEXEC).unwrap();
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let tell = |kills: u64| {
+            let text = format!("oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n");
+            pwrite(&control, text.as_bytes(), 0).unwrap()
+        };
+        tell(0);
+        let source =
+            OomSource::V1 { event: event.try_clone().unwrap(), control: control.try_clone().unwrap() };
+        let mut watch = OomWatch { source, path: PathBuf::new(), kills: 0 };
+        assert_eq!(watch.check().unwrap(), OomEvent::Nothing);
+        write(&event, &1_u64.to_ne_bytes()).unwrap();
+        assert_eq!(watch.check().unwrap(), OomEvent::OutOfMemory);
+        tell(1);
+        assert_eq!(watch.check().unwrap(), OomEvent::Nothing, "it was announced");
+        tell(2);
+        assert_eq!(watch.check().unwrap(), OomEvent::OutOfMemory, "killed without an announcement");
     }
 }

@@ -8,12 +8,10 @@ mod parse;
 pub(crate) mod version_1;
 pub(crate) mod version_2;
 
-pub(crate) use parse::Files;
+pub use parse::Files;
 pub(crate) use version_1::read as version_1;
 pub(crate) use version_2::{add as add_version_2, read as version_2};
 
-use crate::error::Error;
-use crate::files;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,18 +34,6 @@ pub struct Stats {
 /// Returns whether Go would omit the value from JSON.
 fn absent<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// Returns the huge page sizes that the cgroup has files for. `end` is the end of the files' names.
-fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
-    let mut sizes = Vec::new();
-    let listed = files::each_file(files.directory, |name| {
-        let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(end));
-        sizes.extend(size.filter(|size| !size.contains('.')).map(ToOwned::to_owned));
-    });
-    listed.map_err(|errno| Error::Act { act: "list", path: files.path.to_owned(), errno })?;
-    sizes.sort_unstable();
-    Ok(sizes)
 }
 
 /// The CPU time that processes used, how often they were throttled, and how long they stalled.

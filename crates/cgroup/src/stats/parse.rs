@@ -7,19 +7,29 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 
-pub(crate) struct Files<'a> {
+/// The files of a cgroup, which are read by name. [`Stats`](super::Stats) has what runc reports; this is for reports of
+/// another form. A file that does not exist has no contents.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
     pub(crate) directory: &'a OwnedFd,
     pub(crate) path: &'a Path,
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
+    /// Returns the files of a directory that [`CgroupPaths::open`](crate::CgroupPaths::open) has opened. Error messages
+    /// name `path`.
+    #[must_use]
+    pub const fn new(directory: &'a OwnedFd, path: &'a Path) -> Self {
+        Self { directory, path }
+    }
+
     /// Returns the contents of a file, if it exists.
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
+    pub fn text(&self, name: &str) -> Result<Option<String>, Error> {
         self.found(name, files::text(self.directory.as_fd(), name))
     }
 
-    /// Returns the number in a file, if it exists.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Error> {
+    /// Returns the number in a file, if it exists; `max` and -1 are `u64::MAX`.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Error> {
         self.found(name, files::number(self.directory.as_fd(), name))
     }
 
@@ -38,7 +48,7 @@ impl Files<'_> {
     }
 
     /// Calls `each` for every `KEY VALUE` line of a file, if it exists.
-    pub(super) fn keyed(&self, name: &str, mut each: impl FnMut(&str, u64)) -> Result<(), Error> {
+    pub fn keyed(&self, name: &str, mut each: impl FnMut(&str, u64)) -> Result<(), Error> {
         let Some(text) = self.text(name)? else { return Ok(()) };
         for line in text.lines() {
             let value = line.split_once(' ').and_then(|(key, value)| Some((key, files::number_of(value)?)));
@@ -49,14 +59,26 @@ impl Files<'_> {
     }
 
     /// Reads a pressure file, if it exists.
-    pub(super) fn psi(&self, name: &str) -> Result<Option<Psi>, Error> {
+    pub fn psi(&self, name: &str) -> Result<Option<Psi>, Error> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         psi(&text).map(Some).ok_or_else(|| self.unexpected(name, &text))
     }
 
     /// Reads a file of RDMA devices, if it exists.
-    pub(super) fn rdma(&self, name: &str) -> Result<Vec<RdmaEntry>, Error> {
+    pub fn rdma(&self, name: &str) -> Result<Vec<RdmaEntry>, Error> {
         Ok(self.text(name)?.map(|text| text.lines().filter_map(rdma).collect()).unwrap_or_default())
+    }
+
+    /// Returns the huge page sizes that the cgroup has files for. `end` is the end of the files' names.
+    pub fn page_sizes(&self, end: &str) -> Result<Vec<String>, Error> {
+        let mut sizes = Vec::new();
+        let listed = files::each_file(self.directory, |name| {
+            let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(end));
+            sizes.extend(size.filter(|size| !size.contains('.')).map(ToOwned::to_owned));
+        });
+        listed.map_err(|errno| Error::Act { act: "list", path: self.path.to_owned(), errno })?;
+        sizes.sort_unstable();
+        Ok(sizes)
     }
 }
 

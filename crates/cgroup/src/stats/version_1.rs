@@ -1,7 +1,7 @@
 //! Statistics of version 1 cgroups.
 
 use super::parse::{self, Files};
-use super::{Amount, Blkio, BlkioEntry, Cpu, Cpuset, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
+use super::{Amount, Blkio, BlkioEntry, Cpu, CpuUsage, Cpuset, Hugetlb, Memory, Pids, Rdma, Stats};
 use crate::error::Error;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) fn read<'a>(groups: impl Iterator<Item = (&'a [String], Files<'a>)>) 
                 "cpuset" => stats.cpuset = cpuset(files)?,
                 "memory" => stats.memory = memory(files)?,
                 "pids" => stats.pids = pids(files)?,
-                "blkio" => stats.blkio = blkio(files)?,
+                "blkio" => stats.blkio = files.blkio()?,
                 "hugetlb" => stats.hugetlb = hugetlb(files)?,
                 "rdma" => {
                     stats.rdma =
@@ -33,6 +33,60 @@ pub(crate) fn read<'a>(groups: impl Iterator<Item = (&'a [String], Files<'a>)>) 
     Ok(stats)
 }
 
+/// Numbers that version 1 spreads over several files.
+impl Files<'_> {
+    /// Returns the CPU time, without the user and kernel mode of each CPU.
+    pub fn cpu_usage(&self) -> Result<CpuUsage, Error> {
+        let mut usage = CpuUsage { total: self.number("cpuacct.usage")?.unwrap_or(0), ..CpuUsage::default() };
+        self.keyed("cpuacct.stat", |key, value| match key {
+            "user" => usage.user = value.saturating_mul(NANOSECONDS_A_TICK),
+            "system" => usage.kernel = value.saturating_mul(NANOSECONDS_A_TICK),
+            _ => {}
+        })?;
+        let text = self.text("cpuacct.usage_percpu")?.unwrap_or_default();
+        let numbers: Option<_> = text.split_whitespace().map(|number| number.parse().ok()).collect();
+        usage.percpu = numbers.ok_or_else(|| self.unexpected("cpuacct.usage_percpu", &text))?;
+        Ok(usage)
+    }
+
+    /// Returns usage and limit of a kind of memory, which is the start of the files' names: `memory.memsw`.
+    pub fn amount(&self, kind: &str) -> Result<Amount, Error> {
+        let Some(usage) = self.number(&format!("{kind}.usage_in_bytes"))? else {
+            return Ok(Amount::default());
+        };
+        let number = |what: &str| Ok::<_, Error>(self.number(&format!("{kind}.{what}"))?.unwrap_or(0));
+        Ok(Amount {
+            usage,
+            limit: number("limit_in_bytes")?,
+            max: number("max_usage_in_bytes")?,
+            failcnt: number("failcnt")?,
+        })
+    }
+
+    /// Returns the numbers of the block devices.
+    pub fn blkio(&self) -> Result<Blkio, Error> {
+        let mut blkio = Blkio::default();
+        for pattern in IO {
+            let entries = |what: &str| entries(self, &pattern.replace("{}", what));
+            let operations = entries("io_serviced")?;
+            if operations.is_empty() && pattern != IO[3] {
+                continue;
+            }
+            blkio.io_serviced_recursive = operations;
+            blkio.io_service_bytes_recursive = entries("io_service_bytes")?;
+            // Only schedulers count these; files that do not exist read as empty.
+            blkio.sectors_recursive = entries("sectors")?;
+            blkio.io_service_time_recursive = entries("io_service_time")?;
+            blkio.io_wait_time_recursive = entries("io_wait_time")?;
+            blkio.io_merged_recursive = entries("io_merged")?;
+            blkio.io_queued_recursive = entries("io_queued")?;
+            blkio.io_time_recursive = entries("time")?;
+            break;
+        }
+        Ok(blkio)
+    }
+}
+
 fn throttling(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
     files.keyed("cpu.stat", |key, value| match key {
         "nr_periods" => cpu.throttling.periods = value,
@@ -43,16 +97,8 @@ fn throttling(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
 }
 
 fn usage(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
+    cpu.usage = files.cpu_usage()?;
     let usage = &mut cpu.usage;
-    usage.total = files.number("cpuacct.usage")?.unwrap_or(0);
-    files.keyed("cpuacct.stat", |key, value| match key {
-        "user" => usage.user = value.saturating_mul(NANOSECONDS_A_TICK),
-        "system" => usage.kernel = value.saturating_mul(NANOSECONDS_A_TICK),
-        _ => {}
-    })?;
-    let text = files.text("cpuacct.usage_percpu")?.unwrap_or_default();
-    let numbers: Option<_> = text.split_whitespace().map(|number| number.parse().ok()).collect();
-    usage.percpu = numbers.ok_or_else(|| files.unexpected("cpuacct.usage_percpu", &text))?;
     // The header "cpu user system", then a line for each CPU.
     let text = files.text("cpuacct.usage_all")?.unwrap_or_default();
     for line in text.lines().skip(1) {
@@ -95,25 +141,12 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
     })?;
     Ok(Memory {
         cache: raw.get("cache").copied().unwrap_or(0),
-        usage: amount(files, "memory")?,
-        swap: amount(files, "memory.memsw")?,
-        kernel: amount(files, "memory.kmem")?,
-        kernel_tcp: amount(files, "memory.kmem.tcp")?,
+        usage: files.amount("memory")?,
+        swap: files.amount("memory.memsw")?,
+        kernel: files.amount("memory.kmem")?,
+        kernel_tcp: files.amount("memory.kmem.tcp")?,
         raw,
         psi: None,
-    })
-}
-
-fn amount(files: &Files<'_>, kind: &str) -> Result<Amount, Error> {
-    let Some(usage) = files.number(&format!("{kind}.usage_in_bytes"))? else {
-        return Ok(Amount::default());
-    };
-    let number = |what: &str| Ok::<_, Error>(files.number(&format!("{kind}.{what}"))?.unwrap_or(0));
-    Ok(Amount {
-        usage,
-        limit: number("limit_in_bytes")?,
-        max: number("max_usage_in_bytes")?,
-        failcnt: number("failcnt")?,
     })
 }
 
@@ -127,28 +160,6 @@ fn pids(files: &Files<'_>) -> Result<Pids, Error> {
 const IO: [&str; 4] =
     ["blkio.bfq.{}_recursive", "blkio.{}_recursive", "blkio.throttle.{}_recursive", "blkio.throttle.{}"];
 
-fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
-    let mut blkio = Blkio::default();
-    for pattern in IO {
-        let entries = |what: &str| entries(files, &pattern.replace("{}", what));
-        let operations = entries("io_serviced")?;
-        if operations.is_empty() && pattern != IO[3] {
-            continue;
-        }
-        blkio.io_serviced_recursive = operations;
-        blkio.io_service_bytes_recursive = entries("io_service_bytes")?;
-        // Only schedulers count these; files that do not exist read as empty.
-        blkio.sectors_recursive = entries("sectors")?;
-        blkio.io_service_time_recursive = entries("io_service_time")?;
-        blkio.io_wait_time_recursive = entries("io_wait_time")?;
-        blkio.io_merged_recursive = entries("io_merged")?;
-        blkio.io_queued_recursive = entries("io_queued")?;
-        blkio.io_time_recursive = entries("time")?;
-        break;
-    }
-    Ok(blkio)
-}
-
 fn entries(files: &Files<'_>, name: &str) -> Result<Vec<BlkioEntry>, Error> {
     let text = files.text(name)?.unwrap_or_default();
     let mut entries = Vec::new();
@@ -160,7 +171,7 @@ fn entries(files: &Files<'_>, name: &str) -> Result<Vec<BlkioEntry>, Error> {
 
 fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
     let mut sizes = BTreeMap::new();
-    for size in page_sizes(files, ".usage_in_bytes")? {
+    for size in files.page_sizes(".usage_in_bytes")? {
         // Reservations are preferred where the kernel counts them.
         let reserved = format!("hugetlb.{size}.rsvd");
         let kind = match files.number(&format!("{reserved}.usage_in_bytes"))? {

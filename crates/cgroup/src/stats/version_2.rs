@@ -2,7 +2,7 @@
 //! memory and swap, and times are in nanoseconds.
 
 use super::parse::{self, Files};
-use super::{Amount, Blkio, Cpu, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
+use super::{Amount, Blkio, Cpu, Hugetlb, Memory, Pids, Rdma, Stats};
 use crate::error::Error;
 use crate::files;
 use rustix::fd::{AsFd, OwnedFd};
@@ -125,7 +125,7 @@ fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
 
 fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
     let mut sizes = BTreeMap::new();
-    for size in page_sizes(files, ".current")? {
+    for size in files.page_sizes(".current")? {
         // Reservations are preferred where the kernel counts them.
         let usage = match files.number(&format!("hugetlb.{size}.rsvd.current"))? {
             None => files.number(&format!("hugetlb.{size}.current"))?,

@@ -6,7 +6,7 @@ use crate::inspect::state::{self as status, Status};
 use crate::store::Store;
 use crate::store::process;
 use crate::store::record::Record;
-use husk_cgroup::{Cgroup, OomEvent, OomWatch, Stats};
+use husk_cgroup::{Cgroup, CgroupPaths, OomEvent, OomWatch, Stats};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use serde::Serialize;
@@ -135,4 +135,13 @@ pub fn events(
 /// If it has no cgroup, or that has no memory controller.
 pub fn watch_memory(store: &Store, id: &str) -> Result<OomWatch, Error> {
     Ok(cgroups::paths(&store.entry(id)?.read()?)?.watch_oom()?)
+}
+
+/// Returns the paths of the container's cgroup, to read its files. Does not check whether the container runs.
+///
+/// # Errors
+///
+/// If it has no cgroup.
+pub fn cgroup_paths(store: &Store, id: &str) -> Result<CgroupPaths, Error> {
+    cgroups::paths(&store.entry(id)?.read()?).cloned()
 }
