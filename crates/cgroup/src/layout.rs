@@ -74,25 +74,6 @@ fn open(path: &Path) -> Result<Option<OwnedFd>, Error> {
         Err(Errno::NOENT | Errno::NODEV) => Ok(None),
         Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
     }
-
-    /// Returns a descriptor that becomes ready when the processes of these cgroups run out of memory. Opens only the
-    /// memory controller's cgroup and no mounts.
-    ///
-    /// # Errors
-    ///
-    /// If the cgroup or its memory controller is missing.
-    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
-        type Watch = fn(BorrowedFd<'_>, &Path) -> Result<OomWatch, Error>;
-        let (path, watch): (_, Watch) = match (self.path("memory"), self.path("")) {
-            (Some(path), _) => (path, OomWatch::version_1),
-            (None, Some(path)) => (path, OomWatch::version_2),
-            (None, None) => return Err(Error::NotMounted(Path::new(MOUNT_POINT).join("memory"))),
-        };
-        let directory = files::open_directory(CWD, path);
-        let directory =
-            directory.map_err(|errno| Error::Act { act: "open the cgroup", path: path.to_owned(), errno })?;
-        watch(directory.as_fd(), path)
-    }
 }
 
 impl Layout {
