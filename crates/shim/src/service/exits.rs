@@ -55,7 +55,12 @@ impl Daemon {
             let survivors = husk_runtime::kill(&task.store(), &key.task, Signal::KILL, KillScope::First);
             // Tolerated: usually there is nothing left to kill.
             let _none = survivors.is_err();
+            // Version 1 does not announce every kill, so this looks before the cgroup is removed.
+            if let Some(number) = task.memory {
+                self.memory_ready(number);
+            }
         }
+        let Some(task) = self.tasks.get_mut(&key.task) else { return };
         let waits = key.exec.is_empty() && task.has_running_exec();
         let Some(process) = task.process_mut(&key.exec) else { return };
         if process.stage == Stage::Starting || waits {

@@ -145,7 +145,7 @@ fn output_of(name: &str) -> io::Result<Output<'_>> {
     match scheme {
         "fifo" => Ok(Output::Fifo(rest)),
         "file" => Ok(Output::File(path)),
-        "binary" => {
+        "binary" | "binary-v2" => {
             let pairs = query.split('&').filter(|pair| !pair.is_empty());
             let parts = pairs.flat_map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
