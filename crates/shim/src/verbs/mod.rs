@@ -8,12 +8,11 @@
 //!
 //! # When the daemon dies
 //!
-//! The kernel then sends SIGTERM to the process of a verb that makes something: `create`, `restore` and `exec`. Nobody
-//! would receive the streams of such a container. While the file systems are mounted, the signal ends the process at
+//! The kernel then sends SIGTERM to the process of a verb that makes something: `create`, `restore` and `exec`. No
+//! process would read the streams of such a container. While the file systems are mounted, the signal ends the process at
 //! once. From there on husk-runtime handles the signal: it removes all that it has made. The other verbs finish.
 //!
-//! Whatever is left is removed by `containerd-shim-husk-v1 delete`, which containerd runs when it loses the connection.
-//! It performs `delete` with `force`: husk-runtime ends a creator that still runs, and then removes the container, its
+//! `containerd-shim-husk-v1 delete`, which containerd runs when it loses the connection, removes the rest. It performs `delete` with `force`: husk-runtime ends a creator that still runs, and then removes the container, its
 //! processes and its cgroup. Afterwards the root file system is unmounted, with all mounts that an interrupted `create`
 //! has made.
 
@@ -131,7 +130,7 @@ pub(crate) struct Checkpoint {
     pub(crate) cgroups_mode: String,
 }
 
-/// What a verb's process reports.
+/// The report of a verb's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// The pid of the process that the verb has made, if it makes one.

@@ -23,6 +23,7 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, fchdir};
 use std::ffi::CString;
+use std::fmt::Display;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -45,35 +46,46 @@ pub(super) fn with_root<T>(create: &Create, act: impl FnOnce() -> Result<T, Fail
         return act();
     }
     let root = create.bundle.join("rootfs");
-    let done = mount_root(&root, &create.rootfs).and_then(|()| act());
+    let mut made = 0;
+    let done = mount_root(&root, &create.rootfs, &mut made).and_then(|()| act());
     if done.is_err() {
-        tolerate(unmount_root(&root), "the first error is reported, and containerd deletes the container");
+        let why = "the first error is reported, and containerd deletes the container";
+        (0..made).for_each(|_| tolerate(take_off(&root), why));
     }
     done
 }
 
-fn mount_root(root: &Path, mounts: &[Mount]) -> Result<(), Failure> {
+/// Makes the mounts. Adds those at `root` itself to `made`; the others go with them.
+fn mount_root(root: &Path, mounts: &[Mount], made: &mut usize) -> Result<(), Failure> {
+    let failed = |what: String, cause: &dyn Display| {
+        Failure::new(Code::Unknown, format!("failed to mount rootfs component: {what}: {cause}"))
+    };
     match DirBuilder::new().mode(0o711).create(root) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Failure::new(
-                Code::Unknown,
-                format!("mkdir {}: {}", root.display(), Cause::from(error)),
-            ));
+            return Err(failed(format!("mkdir {}", root.display()), &Cause::from(error)));
         }
         _ => {}
     }
     for mount in mounts {
-        attach(root, mount).map_err(|failure| {
+        let is_root = mount.target.trim_matches('/').is_empty();
+        if *made == 0 && !is_root {
+            let failure =
+                failed(format!("mount on {:?}", mount.target), &"nothing is mounted on the root yet");
+            return Err(Failure { code: Code::InvalidArgument, ..failure });
+        }
+        attach(root, mount, made).map_err(|failure| {
             let Mount { r#type, source, target, .. } = mount;
-            let what = format!("{type} {source:?} on {:?}", root.join(target.trim_start_matches('/')), type = r#type);
-            let message = format!("failed to mount rootfs component: mount {what}: {}", failure.message);
-            Failure { message, ..failure }
+            let message = failed(
+                format!("mount {type} {source:?} on \"/{}\"", target.trim_start_matches('/'), type = r#type),
+                &failure.message,
+            );
+            Failure { code: failure.code, ..message }
         })?;
     }
     Ok(())
 }
 
-fn attach(root: &Path, mount: &Mount) -> Result<(), Failure> {
+fn attach(root: &Path, mount: &Mount, made: &mut usize) -> Result<(), Failure> {
     let mut options = options::parse(&mount.options)?;
     if mount.r#type.starts_with("fuse.") || mount.r#type.starts_with("fuse3.") {
         return Err(Failure::new(Code::Unimplemented, "file systems of a mount helper are not supported"));
@@ -95,6 +107,7 @@ fn attach(root: &Path, mount: &Mount) -> Result<(), Failure> {
             create(mount, &mut options, &target).map_err(failed)?;
         }
     }
+    *made += usize::from(mount.target.trim_matches('/').is_empty());
     let propagation = options.propagation.or(match options.bind {
         Some(Extent::Top) => Some(MountPropagationFlags::PRIVATE),
         Some(Extent::All) => Some(MountPropagationFlags::PRIVATE | MountPropagationFlags::REC),
@@ -111,7 +124,7 @@ fn attach(root: &Path, mount: &Mount) -> Result<(), Failure> {
 fn open_target(root: &Path, target: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open(root, flags | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-    if target.is_empty() {
+    if target.trim_matches('/').is_empty() {
         return Ok(root);
     }
     openat2(root, target, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)

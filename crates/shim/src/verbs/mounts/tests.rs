@@ -179,9 +179,16 @@ fn failed_creation_unmounts_the_root() {
     });
     assert_eq!(failed, Err(failure()));
     assert!(!is_mounted(&bundle.root()));
+    // Mounts that were there before stay.
+    with_root(&bundle.create(mounts.clone()), || Ok(())).unwrap();
+    with_root(&bundle.create(mounts.clone()), || Err::<(), _>(failure())).unwrap_err();
+    assert!(is_mounted(&bundle.root()));
+    unmount_root(&bundle.root()).unwrap();
     let missing = mounts.into_iter().chain([bundle.bind("missing", "", &["bind"])]).collect();
     let failed = with_root(&bundle.create(missing), || Ok(())).unwrap_err();
     assert!(failed.message.starts_with("failed to mount rootfs component: mount bind "), "{failed:?}");
+    let lonely = vec![bundle.bind("lower/1/fs", "/work", &["bind"])];
+    assert_eq!(with_root(&bundle.create(lonely), || Ok(())).unwrap_err().code, Code::InvalidArgument);
     assert!(!is_mounted(&bundle.root()));
 }
 
