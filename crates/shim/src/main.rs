@@ -5,10 +5,12 @@
 //! standard streams. Verbs of the runtime are performed in short-lived processes of their own ([`verbs`]). The shim
 //! decides nothing about containers.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+#![deny(unsafe_code)]
 
 mod bootstrap;
 mod daemon;
+mod entry;
 mod failure;
 mod flags;
 mod log;
@@ -26,27 +28,32 @@ use std::env;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::net::UnixListener;
-use std::process::ExitCode;
 
 /// The program's name, in `ps` and in messages.
 pub(crate) const PROGRAM: &str = "containerd-shim-husk-v1";
 /// The descriptor on which the daemon gets its socket.
 const SOCKET: i32 = 3;
 
-fn main() -> ExitCode {
+/// Runs the program and returns its exit code.
+fn program() -> u8 {
     let mut arguments = env::args_os().skip(1);
     if arguments.len() == 1 && arguments.next().is_some_and(|argument| argument == verbs::ARGUMENT) {
         return verbs::perform();
     }
-    husk_runtime::prepare_process();
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             // Tolerated: there is nowhere else to report it.
             let _unwritten = write!(std::io::stderr(), "io.containerd.husk.v1: {error}").is_err();
-            ExitCode::FAILURE
+            1
         }
     }
+}
+
+#[cfg(any(not(target_env = "gnu"), test))]
+fn main() -> std::process::ExitCode {
+    husk_runtime::prepare_process();
+    program().into()
 }
 
 fn run() -> Result<(), String> {

@@ -11,7 +11,8 @@ use crate::wire::options::{BootstrapParams, BootstrapResult, Options};
 use husk_spawn::{Command, Stdio};
 use prost::Message as _;
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::getppid;
+use rustix::process::{getpid, getppid};
+use rustix::thread::{CoreSchedulingScope, create_core_scheduling_cookie};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -113,6 +114,11 @@ fn start_daemon(flags: &Flags, options: &Options, listener: UnixListener) -> Res
     let program =
         fcntl_dupfd_cloexec(program, 4).map_err(|errno| format!("duplicate the program: {errno}"))?;
     adjust_oom_score()?;
+    if env::var_os("SCHED_CORE").is_some_and(|value| !value.is_empty()) {
+        // The daemon and all its containers inherit the cookie, and share cores with nobody else.
+        create_core_scheduling_cookie(getpid(), CoreSchedulingScope::ProcessGroup)
+            .map_err(|errno| format!("enable sched core support: {errno}"))?;
+    }
     let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     command
         .arg0(crate::PROGRAM)

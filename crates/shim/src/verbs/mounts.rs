@@ -205,13 +205,11 @@ pub(super) fn unmount_root(root: &Path) -> Result<(), Failure> {
 }
 
 /// Unmounts the topmost mount at a path and all mounts below it. Returns false if nothing is mounted there.
+///
+/// Detaching does not wait until the file system is written to the disk, which takes milliseconds on a busy one. The
+/// container's processes are gone, so nobody writes to it any more.
 fn take_off(path: &Path) -> Result<bool, Errno> {
-    let unmounted = match unmount(path, UnmountFlags::NOFOLLOW) {
-        // Another mount is below it, or a process uses it. In the latter case the file system ends with its last user.
-        Err(Errno::BUSY) => unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
-        unmounted => unmounted,
-    };
-    match unmounted {
+    match unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
         Ok(()) => Ok(true),
         // EINVAL: it is not a mount point, or a symlink.
         Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => Ok(false),

@@ -15,11 +15,9 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::ExitCode;
 
-/// Performs the verb whose request is in the memfd, and writes the outcome there.
-pub(crate) fn perform() -> ExitCode {
-    husk_runtime::prepare_process();
+/// Performs the verb whose request is in the memfd, and writes the outcome there. Returns the exit code.
+pub(crate) fn perform() -> u8 {
     // Returns at once, because the daemon has sealed itself. A program that is not sealed is executed again, so this
     // precedes the rest.
     if let Err(error) = husk_runtime::seal(Environment::Callers) {
@@ -38,7 +36,7 @@ pub(crate) fn perform() -> ExitCode {
         }
     };
     match answer(&memory, &outcome) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => give_up(&error),
     }
 }
@@ -52,10 +50,10 @@ pub(crate) fn carry_out(VerbRequest { root, systemd_cgroup, verb }: VerbRequest)
 }
 
 /// Reports an error that cannot be reported through the memfd.
-fn give_up(error: &dyn Display) -> ExitCode {
+fn give_up(error: &dyn Display) -> u8 {
     let told = writeln!(io::stderr(), "{PROGRAM}: {error}");
     tolerate(told, "the exit status says it, too");
-    ExitCode::FAILURE
+    1
 }
 
 /// Reads the request and empties the memfd, so that the request cannot be taken for the outcome.
