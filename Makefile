@@ -3,8 +3,9 @@
 CARGO ?= cargo
 
 PREFIX ?= /usr/local
-# The binary to install. If empty, 'install' builds one.
+# The binaries to install: husk, and its shim for containerd. 'install' builds those that are empty.
 HUSK ?=
+SHIM ?=
 # The commit that 'husk --version' prints.
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
@@ -17,9 +18,11 @@ help: ## list the targets
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
-install: ## install husk, its manual and completions below $(DESTDIR)$(PREFIX)
+install: ## install husk, its shim for containerd, its manual and completions below $(DESTDIR)$(PREFIX)
 	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
-	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
+	test -n "$(SHIM)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release --package husk-shim
+	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" \
+	SHIM="$(or $(SHIM),$$(ls -t target/*/release/containerd-shim-husk-v1 | head -n 1))" packaging/install.sh install
 
 uninstall: ## remove the files of 'install'
 	packaging/install.sh uninstall
@@ -60,8 +63,8 @@ examples: ## run every example program
 doc: ## build the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
-bench-engines: ## time a container under podman and containerd with husk, crun and runc, as a table
-	integration/bench/engines/run.sh
+bench-engines: ## time a container under podman and containerd with husk, crun and runc, and weigh the shims, as tables (ROUNDS=)
+	ROUNDS=$(or $(ROUNDS),50) integration/bench/engines/run.sh
 
 bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone and std, in tables and plots
 	integration/bench/spawn/run.sh

@@ -1,10 +1,13 @@
 #!/bin/sh
-# Installs the binary $HUSK below $DESTDIR$PREFIX (/usr/local), or uninstalls it, with its manual and shell completions.
+# Installs the binaries $HUSK and $SHIM below $DESTDIR$PREFIX (/usr/local), or uninstalls them, with husk's manual and
+# shell completions.
 #   install.sh install|uninstall
 # Runs $HUSK to generate the manual and the completions.
 set -eu
 : "${PREFIX:=/usr/local}" "${DESTDIR:=}"
 root=$DESTDIR$PREFIX
+# containerd derives this name from the name of the runtime, io.containerd.husk.v1.
+shim=$root/bin/containerd-shim-husk-v1
 man=$root/share/man/man1
 bash=$root/share/bash-completion/completions/husk
 zsh=$root/share/zsh/site-functions/_husk
@@ -12,9 +15,10 @@ fish=$root/share/fish/vendor_completions.d/husk.fish
 
 case ${1:-} in
 install)
-    : "${HUSK:?is the binary to install}"
+    : "${HUSK:?is the binary to install}" "${SHIM:?is the shim to install}"
     mkdir -p "$root/bin" "$man" "${bash%/*}" "${zsh%/*}" "${fish%/*}"
     install -m 755 "$HUSK" "$root/bin/husk"
+    install -m 755 "$SHIM" "$shim"
     "$HUSK" completion bash >"$bash"
     "$HUSK" completion zsh >"$zsh"
     "$HUSK" completion fish >"$fish"
@@ -25,7 +29,7 @@ install)
     done
     ;;
 uninstall)
-    rm -f "$root/bin/husk" "$man/husk.1" "$man"/husk-*.1 "$bash" "$zsh" "$fish"
+    rm -f "$root/bin/husk" "$shim" "$man/husk.1" "$man"/husk-*.1 "$bash" "$zsh" "$fish"
     ;;
 *)
     echo "usage: $0 install|uninstall" >&2

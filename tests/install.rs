@@ -1,16 +1,22 @@
-//! Checks what `make install` installs: manual pages and shell completions.
+//! Checks what `make install` installs: the binaries, manual pages and shell completions.
 
 use crate::util::{Bundle, Runtime, is_husk, need};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+/// Runs a target of the Makefile. A file stands in for the shim, which the tests of this package do not build.
 fn make(target: &str, root: &TempDir) {
+    let shim = root.path().join("shim");
+    fs::write(&shim, "the shim").unwrap();
     let mut make = Command::new("make");
     make.current_dir(env!("CARGO_MANIFEST_DIR")).args(["--silent", target, "PREFIX=/usr"]);
     make.arg(format!("DESTDIR={}", root.path().display())).arg(concat!("HUSK=", env!("CARGO_BIN_EXE_husk")));
+    make.arg(format!("SHIM={}", shim.display()));
     let output = make.output().unwrap();
+    fs::remove_file(shim).unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -52,6 +58,9 @@ fn install_adds_and_uninstall_removes_every_file() {
     ] {
         assert!(root.path().join("usr").join(name).exists(), "{name}");
     }
+    let shim = root.path().join("usr/bin/containerd-shim-husk-v1");
+    assert_eq!(fs::read_to_string(&shim).unwrap(), "the shim");
+    assert_eq!(fs::metadata(&shim).unwrap().permissions().mode() & 0o777, 0o755);
     make("uninstall", &root);
     assert_eq!(files(root.path()), [] as [PathBuf; 0]);
 }

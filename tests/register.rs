@@ -3,6 +3,7 @@
 use crate::util::{Runtime, is_husk, is_root, need};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -44,4 +45,31 @@ fn every_engine_can_be_registered_once_and_unregistered() {
         call("--undo");
         assert_eq!(files(etc.path()), [other], "{engine}");
     }
+}
+
+#[test]
+fn shim_is_found_beside_husk_or_in_path() {
+    need!(is_husk(), "other runtimes have no register command");
+    const SHIM: &str = "containerd-shim-husk-v1";
+    let (beside, path, etc) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let husk = beside.path().join("husk");
+    fs::copy(Runtime::under_test().command("register").get_program(), &husk).unwrap();
+    let call = |more: &[&str]| {
+        let mut command = Command::new(&husk);
+        command.args(["register", "docker", "--shim", "--print"]).args(more);
+        command.env("PATH", path.path()).arg("--etc").arg(etc.path());
+        let output = command.output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let missing = call(&[]);
+    assert!(missing.contains(&format!("{SHIM} is neither beside {}", husk.display())), "{missing}");
+    assert!(call(&["--undo"]).contains("does not exist"));
+    for directory in [&path, &beside] {
+        let shim = directory.path().join(SHIM);
+        fs::write(&shim, "").unwrap();
+        let said = call(&[]);
+        assert!(said.contains(&format!("\"runtimeType\": \"{}\"", shim.display())), "{said}");
+    }
+    let given = "/opt/containerd-shim-husk-v1";
+    assert!(call(&["--program", given]).contains(&format!("\"runtimeType\": \"{given}\"")));
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tests containerd through ctr, with husk as the binary that its shim calls.
+# Tests containerd through ctr, with husk as the binary that its shim calls, or with husk's own shim.
 packages='containerd runc busybox-static iproute2 jq util-linux'
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -8,6 +8,7 @@ before_checks() {
     mkdir -p /etc/containerd
     cp "$examples/containerd/${configuration:-config.toml}" /etc/containerd/config.toml
     start containerd containerd
+    echo $! >"$work/containerd.pid"
     eventually ctr version
     ctr images import "$work/image.tar"
 }
@@ -22,15 +23,27 @@ after_check() {
 }
 
 after_checks() {
+    # The one that a check has started.
+    kill "$(cat "$work/containerd.pid")" || true
     remove_cgroups default
 }
+
+# Sets `selected` to the options of `ctr run` that select a runtime: runc or husk.
+select_runtime() { # RUNTIME
+    case $1:${shim:-io.containerd.runc.v2} in
+    runc:*) selected=(--runc-binary "$(command -v runc)") ;;
+    *:io.containerd.runc.v2) selected=(--runc-binary /usr/local/bin/husk) ;;
+    *) selected=(--runtime "$shim") ;;
+    esac
+}
+select_runtime husk
 
 # Runs a container: `ctr run` expects its options before the image.
 run() { # OPTION... -- ID COMMAND...
     local options=()
     while [ "$1" != -- ]; do options+=("$1"); shift; done
     shift
-    ctr run --runc-binary /usr/local/bin/husk "${options[@]}" "$image" "$@"
+    ctr run "${selected[@]}" "${options[@]}" "$image" "$@"
 }
 
 # Starts a container 'c' that runs until SIGTERM.
@@ -49,7 +62,7 @@ check_run_passes_output_and_exit_code_on() {
 }
 
 check_run_with_a_terminal() {
-    contains '^/dev/(pts/0|console)' "$(with_terminal ctr run --rm --tty --runc-binary /usr/local/bin/husk "$image" c tty)"
+    contains '^/dev/(pts/0|console)' "$(with_terminal ctr run --rm --tty "${selected[@]}" "$image" c tty)"
 }
 
 check_exec() {
@@ -77,7 +90,7 @@ check_tasks() {
 }
 
 check_attach() {
-    ctr run --detach --runc-binary /usr/local/bin/husk "$image" c sh -c 'sleep 2; exit 6'
+    ctr run --detach "${selected[@]}" "$image" c sh -c 'sleep 2; exit 6'
     exits 6 timeout 20 ctr tasks attach c
 }
 
@@ -190,15 +203,16 @@ check_thirty_containers_at_once() {
 
 # --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------
 
-binary() { if [ "$runtime" = runc ]; then command -v runc; else echo /usr/local/bin/husk; fi; }
 failing() { # OPTION... -- COMMAND...
     local options=()
     while [ "$1" != -- ]; do options+=("$1"); shift; done
     shift
-    ctr run --rm --runc-binary "$(binary)" "${options[@]}" "$image" c "$@"
+    select_runtime "$runtime"
+    ctr run --rm "${selected[@]}" "${options[@]}" "$image" c "$@"
 }
 in_running() {
-    ctr run --detach --runc-binary "$(binary)" "$image" c sleep 1000
+    select_runtime "$runtime"
+    ctr run --detach "${selected[@]}" "$image" c sleep 1000
     ctr tasks "$@"
 }
 
@@ -223,7 +237,8 @@ check_error_mounts_and_limits() {
 
 check_error_of_containers_that_are_not_running() {
     dead() {
-        ctr run --detach --runc-binary "$(binary)" "$image" c true
+        select_runtime "$runtime"
+        ctr run --detach "${selected[@]}" "$image" c true
         eventually sh -c 'ctr tasks ls | grep -q STOPPED'
         ctr tasks "$@"
     }

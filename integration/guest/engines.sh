@@ -13,24 +13,31 @@ if [ "${1-}" = --results ]; then
     results=$2
     shift 2
 fi
-rooms=${*:-podman containerd cri docker}
+rooms=${*:-podman containerd containerd-shim cri cri-shim docker}
 
+built=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release
 husk=${RUNTIME_UNDER_TEST-}
 if [ -z "$husk" ]; then
     cargo build --quiet --release --package husk --bin husk
-    husk=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+    husk=$built/husk
+fi
+shim=${SHIM_UNDER_TEST-}
+if [ -z "$shim" ]; then
+    cargo build --quiet --release --package husk-shim
+    shim=$built/containerd-shim-husk-v1
 fi
 
 job=$(mktemp -d)
 trap 'rm -rf "$job"' EXIT
 mkdir "$job/integration"
 cp "$husk" "$job/husk"
-strip "$job/husk"
+cp "$shim" "$job/containerd-shim-husk-v1"
+strip "$job/husk" "$job/containerd-shim-husk-v1"
 cp -r README.md examples "$job"
-for room in lib podman containerd docker cri; do cp -r "integration/$room" "$job/integration"; done
+for room in lib podman containerd containerd-shim docker cri cri-shim; do cp -r "integration/$room" "$job/integration"; done
 cat >"$job/run" <<END
 #!/bin/bash
-export RUNTIME_UNDER_TEST=/job/husk MACHINE_IS_OURS=1 PATIENCE=300 CARGO_TARGET_DIR=/job/results
+export RUNTIME_UNDER_TEST=/job/husk SHIM_UNDER_TEST=/job/containerd-shim-husk-v1 MACHINE_IS_OURS=1 PATIENCE=300 CARGO_TARGET_DIR=/job/results
 status=0
 for room in $rooms; do
     words=\${room#*:}

@@ -5,11 +5,16 @@
 #     integration/podman/run.sh              every check of the room
 #     integration/podman/run.sh NAME...      only those whose names contain one of these words
 #     RUNTIME_UNDER_TEST=/usr/sbin/runc ...  the same with another runtime; nothing is built
+#     SHIM_UNDER_TEST=FILE ...               the same with another build of husk's shim; it is not built
+#     SHIM_UNDER_TEST=io.containerd.runc.v2  the same with containerd's own shim, to try the checks
 #     PATIENCE=300 ...                       how many seconds to wait for anything, on a slow machine
 #     MACHINE_IS_OURS=1 ...                  on a disposable machine: change the machine itself, without namespaces
 #
 # A room whose engine is not packaged sets `engine` to "MODULE@VERSION TAGS PROGRAM...", with "-" for no tags. Go builds
 # the programs, once, in target/engines. A room whose engine cannot be built is skipped.
+#
+# A room that sets `shim` to the type of husk's shim for containerd finds the shim in PATH. The checks of lib/shim.sh are
+# for such rooms.
 #
 # A room defines `before_checks`, `after_check` (removes what a check leaves) and `after_checks` (removes what the room
 # leaves). Its checks are functions named `check_WHAT_IS_TRUE`, which run in the order of the file. Each runs in a
@@ -26,8 +31,8 @@ shopt -s inherit_errexit
 
 room_script=$(readlink -f "$0")
 room=$(basename "$(dirname "$room_script")")
-# A room for another version of an engine sets this to the script of the room whose checks it runs.
-room_checks=${room_checks:-$room_script}
+# A room for another version of an engine sets this to the script of the room whose checks it runs. It may be a list.
+[ -n "${room_checks-}" ] || room_checks=("$room_script")
 root=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
 logs=${CARGO_TARGET_DIR:-$root/target}/integration/$room
 examples=$root/examples
@@ -60,19 +65,18 @@ build_engine() { # DIRECTORY MODULE@VERSION TAGS PROGRAM...
             source=$(go mod download -json "$module" | jq --exit-status --raw-output .Dir) &&
                 rm -rf "$cache/source" && cp -r --no-preserve=mode "$source" "$cache/source" &&
                 rm -rf "$cache/source/vendor" &&
-                (cd "$cache/source" && go build -buildvcs=false -tags "$tags" -o "$cache/" "${@/#/./cmd/}") &&
+                # docker's module has its list under another name.
+                (cd "$cache/source" && { [ -e go.mod ] || { mv vendor.mod go.mod && mv vendor.sum go.sum; }; } &&
+                    go build -mod=mod -buildvcs=false -tags "$tags" -o "$cache/" "${@/#/./cmd/}") &&
                 rm -rf "$cache/source"
         } >"$logs/build.log" 2>&1 || { echo "$module cannot be built: $logs/build.log"; return 1; }
     fi
     (cd "$cache" && cp -- "$@" "$bin/")
 }
 
-runtime_to_test() {
-    if [ -z "${RUNTIME_UNDER_TEST-}" ]; then
-        (cd "$root" && cargo build --quiet --release --package husk --bin husk) >&2
-        RUNTIME_UNDER_TEST=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
-    fi
-    echo "$RUNTIME_UNDER_TEST"
+runtime_to_test() { # CRATE BINARY
+    (cd "$root" && cargo build --quiet --release --package "$1" --bin "$2") >&2
+    echo "${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/$2"
 }
 
 # Makes an image of busybox in the format of `docker save`, which every engine can read.
@@ -111,13 +115,19 @@ if [ -z "${HUSK_ROOM-}" ]; then
     rm -rf "$logs"
     mkdir -p "$logs"
     install_packages
-    runtime=$(runtime_to_test)
+    runtime=${RUNTIME_UNDER_TEST:-$(runtime_to_test husk husk)}
+    shim_file=
+    case ${shim:+${SHIM_UNDER_TEST-build}} in
+    build) shim_file=$(runtime_to_test husk-shim containerd-shim-husk-v1) ;;
+    /*) shim_file=$SHIM_UNDER_TEST ;;
+    esac
     HUSK_ROOM=$(mktemp -d /var/tmp/husk-XXXXXX)
     trap 'rm -rf --one-file-system "$HUSK_ROOM"' EXIT
     # Rootless containers need search permission on this directory.
     chmod 711 "$HUSK_ROOM"
     mkdir "$HUSK_ROOM/bin" "$HUSK_ROOM/image"
     cp "$runtime" "$HUSK_ROOM/bin/husk"
+    [ -z "$shim_file" ] || cp "$shim_file" "$HUSK_ROOM/bin/containerd-shim-husk-v1"
     # shellcheck disable=SC2086 # Split into words on purpose.
     if [ -n "${engine-}" ] && ! reason=$(build_engine "$HUSK_ROOM/bin" $engine); then
         printf '%s: %-70s skip (%s)\n' "$room" "${engine%% *}" "$reason"
@@ -137,6 +147,7 @@ fi
 
 # --- Inside the namespaces. -----------------------------------------------------------------------------------------
 
+case ${shim:+${SHIM_UNDER_TEST-}} in io.*) shim=$SHIM_UNDER_TEST ;; esac
 work=$HUSK_ROOM
 # Engines leave files in their working directory.
 cd "$work"
@@ -152,7 +163,7 @@ if [ -z "${MACHINE_IS_OURS-}" ]; then
     mount --bind "$work/bin" /usr/local/bin
     ip link set lo up
 else
-    cp "$work/bin/husk" /usr/local/bin/husk
+    cp "$work/bin/"* /usr/local/bin
 fi
 
 daemons=()
@@ -307,7 +318,7 @@ run_checks() { # WORD...
     before_checks
     exec >&3 2>&4 3>&- 4>&-
     begun=yes
-    for check in $(sed -n 's/^\(check_[a-z0-9_]*\)() {.*/\1/p' "$room_checks"); do
+    for check in $(sed -n 's/^\(check_[a-z0-9_]*\)() {.*/\1/p' "${room_checks[@]}"); do
         wanted=$([ $# = 0 ] && echo yes || true)
         for word in "$@"; do case $check in *"$word"*) wanted=yes ;; esac; done
         [ -z "$wanted" ] || perform "$check"

@@ -15,6 +15,10 @@ pub(crate) const MORE: &str = "
 Makes husk available as a runtime: 'podman --runtime husk', 'docker run --runtime husk', or the handler 'husk' of a
 Kubernetes RuntimeClass. With --default, the engine uses husk unless another runtime is requested.
 
+containerd and docker start a runtime through a shim. By default that is their shim for runc, which starts husk for each
+step. With --shim it is containerd-shim-husk-v1, which replaces both: the runtime 'io.containerd.husk.v1'. docker needs
+version 23.
+
 For root, it changes the configuration in /etc; for other users, their own. With the global option --systemd-cgroup,
 containerd creates the cgroups through systemd.
 
@@ -22,6 +26,7 @@ EXAMPLES:
   {husk} register podman             add husk to podman
   {husk} register docker --print     print the new configuration
   {husk} register cri-o --default    make husk the default runtime
+  {husk} register containerd --shim  add husk with its own shim
   {husk} register docker --undo      remove husk again
 ";
 
@@ -40,7 +45,10 @@ pub(crate) struct Register {
     /// Directory of configurations [default: /etc, or $XDG_CONFIG_HOME without root]
     #[arg(long, value_name = "DIRECTORY")]
     etc: Option<PathBuf>,
-    /// Binary that the engine starts [default: this one]
+    /// Let containerd or docker start husk's own shim, not that for runc
+    #[arg(long)]
+    shim: bool,
+    /// Binary that the engine starts [default: this one, or the shim beside it]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Engine: podman, containerd, docker or cri-o
@@ -78,8 +86,13 @@ impl Perform for Register {
             },
             program: match &self.program {
                 Some(program) => absolute(program)?,
-                None => env::current_exe().context("find this binary")?,
+                None => {
+                    let husk = env::current_exe().context("find this binary")?;
+                    // An entry is removed even if the shim no longer exists.
+                    if self.shim && !self.undo { shim_beside(&husk)? } else { husk }
+                }
             },
+            shim: self.shim,
             default: self.default,
             systemd_cgroup: session.cgroups == CgroupManager::Systemd,
         };
@@ -99,6 +112,20 @@ impl Perform for Register {
         output::print(escape::text(&text).into_owned() + "\n")?;
         Ok(Exit::Success)
     }
+}
+
+/// Returns the path of the shim that was installed with this husk, or of the first in PATH.
+fn shim_beside(husk: &Path) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let beside = husk.parent().map(Path::to_owned);
+    let mut directories = beside.into_iter().chain(env::split_paths(&path).filter(|path| path.is_absolute()));
+    let found = directories.find_map(|directory| {
+        let shim = directory.join(register::SHIM);
+        shim.is_file().then_some(shim)
+    });
+    let missing =
+        || format!("{} is neither beside {} nor in PATH; pass --program", register::SHIM, husk.display());
+    found.with_context(missing)
 }
 
 /// Returns the directory in which the caller's engines keep their configuration.

@@ -33,13 +33,26 @@ pub struct Registration {
     pub engine: Engine,
     /// The directory of its configuration: `/etc`, or a user's equivalent.
     pub etc: PathBuf,
-    /// The path of husk's binary.
+    /// The path of husk's binary, or of its shim's.
     pub program: PathBuf,
+    /// Whether the engine starts husk through [`SHIM`], which `program` then is, and not through its shim for runc. Only
+    /// containerd and docker start shims.
+    pub shim: bool,
     /// Whether husk becomes the engine's default runtime.
     pub default: bool,
     /// Whether systemd makes the cgroups, if this engine configures that for each runtime.
     pub systemd_cgroup: bool,
 }
+
+/// The file name of husk's shim for containerd. containerd derives it from [`SHIM_TYPE`].
+pub const SHIM: &str = "containerd-shim-husk-v1";
+
+/// The name of the runtime whose shim is [`SHIM`].
+const SHIM_TYPE: &str = "io.containerd.husk.v1";
+
+/// The PATH of a service, unless its unit sets another (systemd.exec(5)). containerd searches it for shims.
+const SERVICE_PATH: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// The text of one file, now and as it is to be. Both are equal if nothing has to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +142,12 @@ impl Registration {
     pub fn change(&self) -> Result<FileChange, Error> {
         let program =
             self.program.to_str().ok_or_else(|| self.error("the path of husk is not valid UTF-8"))?;
+        let program = if self.shim { runtime_type(program) } else { program };
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
         match self.engine {
+            Engine::Podman | Engine::CriO if self.shim => {
+                Err(self.error("this engine starts no shims; only containerd and docker do"))
+            }
             Engine::Podman => self.drop_in(Some(podman(&quoted, self.default))),
             Engine::CriO => self.drop_in(Some(cri_o(&quoted, self.default))),
             Engine::Docker => self.daemon_json(Some(&quoted)),
@@ -179,7 +196,8 @@ impl Registration {
                 if self.default {
                     text = json::with_key(&text, "default-runtime", "\"husk\"")?;
                 }
-                text = json::with(&text, "runtimes", "husk", &format!("{{ \"path\": {program} }}"))?;
+                let key = if self.shim { "runtimeType" } else { "path" };
+                text = json::with(&text, "runtimes", "husk", &format!("{{ \"{key}\": {program} }}"))?;
             }
             Ok((!json::is_empty(&text)?).then_some(text))
         };
@@ -189,6 +207,15 @@ impl Registration {
 
     fn error(&self, reason: &str) -> Error {
         Error::Argument { option: "register", reason: reason.to_owned() }
+    }
+}
+
+/// Returns the runtime's type for the shim at this path: the runtime's name, or the path if containerd would not find the
+/// shim by that name. containerd takes paths since version 1.6, docker since 23.
+fn runtime_type(shim: &str) -> &str {
+    match shim.rsplit_once('/') {
+        Some((directory, SHIM)) if SERVICE_PATH.contains(&directory) => SHIM_TYPE,
+        _ => shim,
     }
 }
 

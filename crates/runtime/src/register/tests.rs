@@ -9,7 +9,18 @@ const ENGINES: [Engine; 4] = [Engine::Podman, Engine::Containerd, Engine::Docker
 
 fn registration(engine: Engine, etc: &TempDir) -> Registration {
     let etc = etc.path().to_owned();
-    Registration { engine, etc, program: "/usr/bin/husk".into(), default: false, systemd_cgroup: false }
+    Registration {
+        engine,
+        etc,
+        program: "/usr/bin/husk".into(),
+        shim: false,
+        default: false,
+        systemd_cgroup: false,
+    }
+}
+
+fn through_shim(engine: Engine, etc: &TempDir, shim: &str) -> Registration {
+    Registration { program: shim.into(), shim: true, ..registration(engine, etc) }
 }
 
 fn apply(change: Result<FileChange, Error>) {
@@ -110,6 +121,74 @@ fn docker_keeps_its_keys_and_new_ones_are_valid_json() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     put(&etc, "docker/daemon.json", "[]");
     assert!(registration(Engine::Docker, &etc).change().is_err());
+}
+
+#[test]
+fn docker_finds_the_shim_by_name_or_by_path() {
+    let elsewhere = "/opt/husk/containerd-shim-husk-v1";
+    for (shim, wanted) in [
+        ("/usr/local/bin/containerd-shim-husk-v1", "io.containerd.husk.v1"),
+        ("/usr/bin/containerd-shim-husk-v1", "io.containerd.husk.v1"),
+        ("/usr/bin/containerd-shim-other", "/usr/bin/containerd-shim-other"),
+        (elsewhere, elsewhere),
+    ] {
+        let etc = TempDir::new().unwrap();
+        // Replaces the way through the shim for runc.
+        apply(registration(Engine::Docker, &etc).change());
+        let change = through_shim(Engine::Docker, &etc, shim).change().unwrap();
+        let found: serde_json::Value = serde_json::from_str(change.after.as_ref().unwrap()).unwrap();
+        assert_eq!(found, serde_json::json!({ "runtimes": { "husk": { "runtimeType": wanted } } }));
+        change.apply().unwrap();
+        apply(registration(Engine::Docker, &etc).undoing());
+        assert!(!change.path.exists());
+    }
+}
+
+#[test]
+fn containerds_entry_for_the_shim_has_no_binary() {
+    let shim = "/usr/bin/containerd-shim-husk-v1";
+    for (version, plugin) in [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")] {
+        for (systemd_cgroup, default) in [(false, false), (true, true)] {
+            let etc = TempDir::new().unwrap();
+            let before = format!("version = {version}\n[grpc]\n");
+            let path = put(&etc, "containerd/config.toml", &before);
+            apply(registration(Engine::Containerd, &etc).change());
+            let with = through_shim(Engine::Containerd, &etc, shim);
+            apply(Registration { default, systemd_cgroup, ..with }.change());
+            let written: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+            let containerd = &written["plugins"][plugin]["containerd"];
+            let mut wanted = toml::Table::new();
+            wanted.insert("runtime_type".into(), "io.containerd.husk.v1".into());
+            if systemd_cgroup {
+                let options = [("SystemdCgroup".to_owned(), true.into())];
+                wanted.insert("options".into(), toml::Table::from_iter(options).into());
+            }
+            assert_eq!(containerd["runtimes"]["husk"].as_table(), Some(&wanted));
+            let runc = &containerd["runtimes"]["runc"]["runtime_type"];
+            assert_eq!(runc.as_str(), Some("io.containerd.runc.v2"));
+            let default = default.then_some("husk");
+            assert_eq!(containerd.get("default_runtime_name").and_then(|name| name.as_str()), default);
+            apply(registration(Engine::Containerd, &etc).undoing());
+            assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        }
+    }
+}
+
+#[test]
+fn containerd_gets_the_path_of_a_shim_outside_of_path() {
+    let etc = TempDir::new().unwrap();
+    let change = through_shim(Engine::Containerd, &etc, "/opt/containerd-shim-husk-v1").change().unwrap();
+    let after = change.after.unwrap();
+    assert!(after.contains("\nruntime_type = \"/opt/containerd-shim-husk-v1\"\n"), "{after}");
+}
+
+#[test]
+fn engines_without_shims_refuse_the_shim() {
+    let etc = TempDir::new().unwrap();
+    for engine in [Engine::Podman, Engine::CriO] {
+        let error = through_shim(engine, &etc, "/usr/bin/containerd-shim-husk-v1").change().unwrap_err();
+        assert!(error.to_string().contains("only containerd and docker do"), "{error}");
+    }
 }
 
 #[test]
