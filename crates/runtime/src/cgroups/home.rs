@@ -27,6 +27,9 @@ pub enum CgroupManager {
     Systemd,
     /// It is not made: the container stays in the caller's cgroup.
     Disabled,
+    /// Systemd makes it if `cgroupsPath` is `SLICE:PREFIX:NAME` and systemd runs, and husk otherwise. For callers that
+    /// are not told which manager the engine uses.
+    ByPath,
 }
 
 impl CgroupManager {
@@ -182,8 +185,12 @@ impl<'c> NewCgroup<'c> {
             layout => layout?,
         };
         let path = container.cgroups_path.as_deref();
+        let is_unit = || path.is_some_and(names_a_unit) && Path::new("/run/systemd/system").is_dir();
         let kept = match manager {
-            CgroupManager::Systemd => {
+            CgroupManager::ByPath if !is_unit() => {
+                RecordedCgroup { place: layout.place(path, id)?, unit: None }
+            }
+            CgroupManager::Systemd | CgroupManager::ByPath => {
                 let user = is_unprivileged();
                 let unit = RecordedUnit { cgroups_path: path.map(str::to_owned), id: id.to_owned(), user };
                 let manager = if user {
@@ -341,4 +348,29 @@ fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
         IdMapping::host_id_in(&container.uid_mappings, inside)?
     };
     (outside != geteuid().as_raw()).then(|| rustix::fs::Uid::from_raw(outside))
+}
+
+/// Whether a `cgroupsPath` is one that engines give for systemd. A path in the cgroup file system may contain colons, but
+/// not a slice before the first one.
+fn names_a_unit(path: &str) -> bool {
+    let mut parts = path.split(':');
+    let slice = parts.next().is_some_and(|slice| slice.is_empty() || slice.ends_with(".slice"));
+    slice
+        && parts.next().is_some()
+        && parts.next().is_some_and(|name| !name.is_empty())
+        && parts.next().is_none()
+        && !path.contains('/')
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn path_for_systemd_is_recognized() {
+        for path in ["system.slice:docker:c", "kubepods-pod1.slice:cri-containerd:c", ":husk:c"] {
+            assert!(super::names_a_unit(path), "{path}");
+        }
+        for path in ["/kubepods/pod1/c", "a:b:c", "system.slice:docker", "x.slice:p:", "/x.slice:p:c", "c"] {
+            assert!(!super::names_a_unit(path), "{path}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::daemon::Daemon;
 use crate::failure::{Code, Failure};
 use crate::service::task::Task;
 use crate::wire::Any;
-use crate::wire::options::{Options, TextOptions};
+use crate::wire::options::{OldOptions, Options, TextOptions};
 use prost::Message as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ pub(crate) fn options_of(any: Option<&Any>) -> Result<Options, Failure> {
         Some(any) if any.type_url.is_empty() && any.value.is_empty() => Options::default(),
         Some(any) if any.type_url.ends_with(Options::TYPE) => {
             Options::decode(&*any.value).map_err(|error| invalid(error.to_string()))?
+        }
+        Some(any) if any.type_url.ends_with(OldOptions::TYPE) => {
+            OldOptions::decode(&*any.value).map_err(|error| invalid(error.to_string()))?.into()
         }
         Some(any) if any.type_url.ends_with(TextOptions::TYPE) => {
             text_options(&any.value).map_err(invalid)?
@@ -89,7 +92,7 @@ mod tests {
     use super::{options_of, state_directory};
     use crate::failure::Code;
     use crate::wire::Any;
-    use crate::wire::options::{Options, TextOptions};
+    use crate::wire::options::{OldOptions, Options, TextOptions};
     use std::path::Path;
 
     fn decoded(options: &Options) -> Result<Options, Code> {
@@ -114,6 +117,13 @@ mod tests {
         };
         let options = options_of(Some(&Any::new(TextOptions::TYPE, &text))).unwrap();
         assert!(options.systemd_cgroup && options.no_pivot_root);
+    }
+
+    #[test]
+    fn options_of_old_clients_are_read() {
+        let old = OldOptions { io_uid: 7, io_gid: 8, no_new_keyring: true, ..OldOptions::default() };
+        let expected = Options { io_uid: 7, io_gid: 8, no_new_keyring: true, ..Options::default() };
+        assert_eq!(options_of(Some(&Any::new(OldOptions::TYPE, &old))), Ok(expected));
     }
 
     #[test]

@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 const MOST_INPUT: u64 = 10 << 20;
 /// The highest `oom_score_adj`.
 const HIGHEST_SCORE: i32 = 1000;
+/// The file in the bundle.
+const ADDRESS: &str = "address";
 /// The annotations that name a container's group, in this order.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
 
@@ -57,7 +59,12 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
             let _left = fs::remove_file(&path).is_err();
         })?;
     }
-    print(&told.format, &format!("unix://{}", path.display()))
+    let address = format!("unix://{}", path.display());
+    if !matches!(told.format, Format::Protobuf) {
+        // Where containerd 1.6 looks for it after its own restart. Later versions write a file of their own.
+        fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
+    }
+    print(&told.format, &address)
 }
 
 /// Returns the path of the socket of a container's group.

@@ -43,7 +43,7 @@ pub(crate) fn perform() -> u8 {
 
 /// Performs a verb in this process.
 pub(crate) fn carry_out(VerbRequest { root, systemd_cgroup, verb }: VerbRequest) -> Outcome {
-    let cgroups = if systemd_cgroup { CgroupManager::Systemd } else { CgroupManager::default() };
+    let cgroups = if systemd_cgroup { CgroupManager::Systemd } else { CgroupManager::ByPath };
     let mut performer =
         Performer { store: Store::new(root), cgroups, failed: verb.failed(), warnings: Vec::new() };
     Outcome { result: performer.perform(verb), warnings: performer.warnings }

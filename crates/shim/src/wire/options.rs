@@ -43,6 +43,54 @@ impl Options {
     pub(crate) const TYPE: &str = "containerd.runc.v1.Options";
 }
 
+/// `containerd.linux.runc.CreateOptions`, which clients of containerd 1.x send to a shim that is not runc's, for example
+/// `ctr run --uidmap` (runtime/linux/runctypes/runc.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct OldOptions {
+    #[prost(bool, tag = "1")]
+    pub(crate) no_pivot_root: bool,
+    #[prost(bool, tag = "8")]
+    pub(crate) no_new_keyring: bool,
+    #[prost(string, tag = "9")]
+    pub(crate) shim_cgroup: String,
+    #[prost(uint32, tag = "10")]
+    pub(crate) io_uid: u32,
+    #[prost(uint32, tag = "11")]
+    pub(crate) io_gid: u32,
+    #[prost(string, tag = "12")]
+    pub(crate) criu_work_path: String,
+    #[prost(string, tag = "13")]
+    pub(crate) criu_image_path: String,
+}
+
+impl OldOptions {
+    pub(crate) const TYPE: &str = "containerd.linux.runc.CreateOptions";
+}
+
+impl From<OldOptions> for Options {
+    fn from(old: OldOptions) -> Self {
+        let OldOptions {
+            no_pivot_root,
+            no_new_keyring,
+            shim_cgroup,
+            io_uid,
+            io_gid,
+            criu_work_path,
+            criu_image_path,
+        } = old;
+        Self {
+            no_pivot_root,
+            no_new_keyring,
+            shim_cgroup,
+            io_uid,
+            io_gid,
+            criu_work_path,
+            criu_image_path,
+            ..Self::default()
+        }
+    }
+}
+
 /// `runtimeoptions.v1.Options`, which Kubernetes' interface sends to a runtime that it does not know: the options are
 /// TOML text, or a file of it.
 #[derive(Clone, PartialEq, Eq, Message)]
