@@ -60,8 +60,7 @@ fn run() -> Result<(), String> {
     let arguments = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
     let mut flags = Flags::parse(arguments)?;
     if flags.version {
-        let written = std::io::stdout().write_all(bootstrap::info::version().as_bytes());
-        return written.map_err(|error| format!("print the version: {error}"));
+        return print(bootstrap::info::version().as_bytes());
     }
     if flags.info {
         return bootstrap::info::info();
@@ -76,6 +75,13 @@ fn run() -> Result<(), String> {
         "" => serve(flags),
         action => Err(format!("unknown action {action}")),
     }
+}
+
+/// Writes to standard output, which is not flushed when a program ends that has its own entry point.
+pub(crate) fn print(bytes: &[u8]) -> Result<(), String> {
+    let mut output = std::io::stdout();
+    let written = output.write_all(bytes).and_then(|()| output.flush());
+    written.map_err(|error| format!("write to standard output: {error}"))
 }
 
 /// Runs the daemon.

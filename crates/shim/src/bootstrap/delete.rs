@@ -35,8 +35,7 @@ pub(crate) fn delete(flags: &Flags) -> Result<(), String> {
         exit_status: 128 + Signal::KILL.number().unsigned_abs(),
         exited_at: Some(Timestamp::now()),
     };
-    let bytes = response.encode_to_vec();
-    io::stdout().write_all(&bytes).map_err(|error| format!("print the exit status: {error}"))
+    crate::print(&response.encode_to_vec())
 }
 
 /// Removes the socket of the shim that was killed, unless another container's shim has taken it.

@@ -4,7 +4,7 @@ use crate::bootstrap::options::options_of;
 use crate::wire::Any;
 use crate::wire::options::{Options, RuntimeInfo, RuntimeVersion};
 use prost::Message as _;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 
 pub(crate) fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), commit());
@@ -35,5 +35,5 @@ pub(crate) fn info() -> Result<(), String> {
             value: features,
         }),
     };
-    io::stdout().write_all(&info.encode_to_vec()).map_err(|error| format!("print the features: {error}"))
+    crate::print(&info.encode_to_vec())
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,7 @@ fn print(format: &Format, address: &str) -> Result<(), String> {
         Format::Json => serde_json::to_vec(&result(2)).map_err(|error| error.to_string())?,
         Format::Protobuf => result(3).encode_to_vec(),
     };
-    io::stdout().write_all(&bytes).map_err(|error| format!("print the address: {error}"))
+    crate::print(&bytes)
 }
 
 #[cfg(test)]
