@@ -10,7 +10,8 @@ mod order;
 mod prose;
 
 /// The audit list: every file outside `tests` that may contain `unsafe`. A new one is a decision, recorded here.
-const UNSAFE: [&str; 18] = [
+const UNSAFE: &[&str] = &[
+    "crates/shim/src/entry.rs",
     "src/entry.rs",
     "crates/spawn/src/clone.rs",
     "crates/spawn/src/inherited.rs",

@@ -14,7 +14,7 @@ if [ ! -x "${CRITEST-}" ]; then
 fi
 . "$(dirname "$0")/../lib/engines.sh"
 engine=${engine:-$containerd_2}
-configuration=config-v3.toml
+configuration=${configuration:-config-v3.toml}
 node_packages="${node_packages-} gcc libc6-dev"
 room_checks=$(readlink -f "${BASH_SOURCE[0]}")
 # critest runs for minutes in one check.

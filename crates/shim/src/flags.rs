@@ -1,6 +1,6 @@
 //! The command line: Go's flags, as containerd passes them.
 
-/// What the shim is called for, and by whom.
+/// The caller's wish, and its addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) namespace: String,

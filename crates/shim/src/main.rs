@@ -1,9 +1,9 @@
 //! `containerd-shim-husk-v1`: husk under containerd, Kubernetes and docker.
 //!
-//! containerd executes `start` once for each pod. That starts the daemon, which serves containerd's calls for all
-//! containers of the pod in one thread: [`daemon`] is its loop, [`service`] the calls, [`streams`] the containers'
-//! standard streams. Verbs of the runtime are performed in short-lived processes of their own ([`verbs`]). The shim
-//! decides nothing about containers.
+//! containerd executes `start` once for each pod, and `start` executes the daemon. The daemon serves containerd's calls
+//! for all containers of the pod in one thread: [`daemon`] is its loop, [`service`] has the calls, and [`streams`] the
+//! containers' standard streams. Verbs of the runtime are performed in short-lived processes of their own ([`verbs`]).
+//! The shim decides nothing about containers.
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 #![deny(unsafe_code)]

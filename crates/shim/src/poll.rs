@@ -1,4 +1,4 @@
-//! What the loop waits for.
+//! Waits for all sources of events of the loop at once.
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};

@@ -118,7 +118,7 @@ pub enum Sealed {
 ///
 /// # Errors
 ///
-/// If there is no way to protect it.
+/// If it can be protected neither way.
 pub fn sealed_program() -> Result<OwnedFd, Error> {
     match read_only_mount() {
         Ok(mount) => Ok(mount),

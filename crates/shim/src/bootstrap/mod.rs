@@ -1,4 +1,4 @@
-//! What containerd executes the shim for: `start`, `delete` and `-info`.
+//! The commands that containerd executes: `start`, `delete` and `-info`.
 
 pub(crate) mod delete;
 pub(crate) mod info;

@@ -38,7 +38,7 @@ enum Format {
     Protobuf,
 }
 
-/// What containerd says.
+/// The request of containerd.
 struct Told {
     options: Options,
     directory: PathBuf,
@@ -61,7 +61,7 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
     }
     let address = format!("unix://{}", path.display());
     if !matches!(told.format, Format::Protobuf) {
-        // Where containerd 1.6 looks for it after its own restart. Later versions write a file of their own.
+        // containerd 1.6 reads this file after its own restart. Later versions write one themselves.
         fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
     }
     print(&told.format, &address)
@@ -99,7 +99,7 @@ fn told(flags: &Flags, input: &[u8]) -> Result<Told, String> {
         Some(params) => {
             let any = params.extensions.iter().find_map(|extension| extension.value.as_ref());
             let directory = if params.socket_dir.is_empty() { DIRECTORY } else { &*params.socket_dir }.into();
-            // What does not hold runc's options is for somebody else.
+            // An extension of another type is not for this shim.
             let options = options(any.filter(|any| any.type_url.ends_with("Options")))?;
             let address = params.containerd_grpc_address;
             Ok(Told { options, directory, address, format: Format::Protobuf })

@@ -28,7 +28,7 @@ pub(crate) struct Job {
     console: Option<Console>,
 }
 
-/// What follows the verb.
+/// The step that follows the verb.
 #[derive(Debug)]
 pub(crate) enum Then {
     /// The verb itself has not begun.

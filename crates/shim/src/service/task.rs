@@ -27,7 +27,7 @@ pub(crate) struct Task {
     pub(crate) memory: Option<u32>,
 }
 
-/// What happens to the whole container.
+/// The state of the whole container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Activity {
     #[default]
@@ -54,7 +54,7 @@ pub(crate) struct Process {
     pub(crate) spec: String,
 }
 
-/// Where a process is in its life.
+/// The part of its life that a process is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It waits for `Start`. An exec does not exist yet.

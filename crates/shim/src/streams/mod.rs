@@ -37,7 +37,7 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
-/// What the shim keeps of a process's streams.
+/// The part of a process's streams that the shim keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// A writer of standard input's FIFO, so that the program does not see its end before the client says so.
@@ -58,7 +58,7 @@ pub(crate) struct Opened {
     pub(crate) pumps: Vec<Pump>,
 }
 
-/// What `stdout` names.
+/// The destination that `stdout` names.
 #[derive(Debug, PartialEq, Eq)]
 enum Output<'a> {
     Fifo(&'a str),

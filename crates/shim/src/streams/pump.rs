@@ -12,12 +12,12 @@ const CHUNK: usize = 16 << 10;
 pub(crate) struct Pump {
     from: OwnedFd,
     to: Sink,
-    /// What was read and not yet written. Empty unless the sink is full.
+    /// Bytes that were read and not yet written. Empty unless the sink is full.
     rest: Vec<u8>,
     carries: Carries,
 }
 
-/// What the bytes are to the program.
+/// The direction, as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carries {
     Input,
@@ -34,7 +34,7 @@ enum Sink {
     Nowhere,
 }
 
-/// What a pump waits for.
+/// The event that a pump waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// Until there is something to read.
