@@ -28,6 +28,9 @@ const HIGHEST_SCORE: i32 = 1000;
 /// The annotations that name a container's group, in this order.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
 
+/// The file in the bundle with the socket's address. containerd 1.6 reads it after a restart, and `delete` does.
+pub(super) const ADDRESS: &str = "address";
+
 /// The format of the answer.
 enum Format {
     Address,
@@ -49,6 +52,8 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
     read.map_err(|error| format!("read stdin: {error}"))?;
     let told = told(flags, &input)?;
     let path = socket_of(Path::new("."), &told.directory, &told.address, flags)?;
+    let address = format!("unix://{}", path.display());
+    fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
     let claimed = socket::claim(&path).map_err(|error| format!("listen on {}: {error}", path.display()))?;
     if let Socket::New(listener) = claimed {
         start_daemon(flags, &told.options, listener).inspect_err(|_| {
@@ -56,7 +61,7 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
             let _left = fs::remove_file(&path).is_err();
         })?;
     }
-    print(&told.format, &format!("unix://{}", path.display()))
+    print(&told.format, &address)
 }
 
 /// Returns the path of the socket of a container's group.
