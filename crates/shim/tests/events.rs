@@ -141,12 +141,13 @@ fn serve(connection: &UnixStream, sender: &Sender<Envelope>) {
         let namespace = request.metadata.iter().find(|pair| pair.key == "containerd-namespace-ttrpc");
         assert_eq!(namespace.map(|pair| &*pair.value), Some("tests"));
         let forwarded = ForwardRequest::decode(&*request.payload).expect("an event");
-        if sender.send(forwarded.envelope.expect("an envelope")).is_err() {
-            return;
-        }
         let response = Response::default().encode_to_vec();
         let length = u32::try_from(response.len()).expect("a length").to_be_bytes();
         if connection.write_all(&[&length[..], &stream, &[2, 0], &response].concat()).is_err() {
+            return;
+        }
+        // The shim repeats an event without an answer, so one that was not answered is not recorded.
+        if sender.send(forwarded.envelope.expect("an envelope")).is_err() {
             return;
         }
     }
