@@ -5,6 +5,7 @@ use crate::client::{
     UNIMPLEMENTED, exec_of, frame, named, process,
 };
 use crate::engine::{Engine, is_root, need};
+use crate::mounts::layered;
 use crate::wire::options::{CheckpointOptions, Options};
 use crate::wire::task::{CheckpointRequest, CreateRequest, KillRequest, ResizePtyRequest, UpdateRequest};
 use crate::wire::{Any, Empty};
@@ -56,7 +57,7 @@ fn unknown_exec_is_not_found() {
 fn ids_that_exist_are_refused() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
-    let bundle = engine.bundle("c", "wait");
+    let bundle = layered(&engine, "c", "wait");
     let mut client = engine.start(&bundle);
     // The second call arrives while the first is being carried out.
     let request = bundle.request(Streams::none());
@@ -64,6 +65,8 @@ fn ids_that_exist_are_refused() {
     assert_eq!(client.answer::<Empty>(second).unwrap_err().code, ALREADY_EXISTS);
     client.answer::<crate::wire::task::PidResponse>(first).unwrap();
     assert_eq!(client.try_create(&request).unwrap_err().code, ALREADY_EXISTS);
+    // The refused calls have not undone the mounts of the first.
+    assert_eq!(bundle.mount_points().len(), 2);
     client.start("c", "");
     let exec = exec_of("c", "e", "wait", Streams::none());
     client.call::<Empty>("Exec", &exec).unwrap();

@@ -1,10 +1,10 @@
 //! Terminals of containers and of processes that `Exec` adds.
 
-use crate::client::{Client, Streams};
+use crate::client::{Client, FAILED_PRECONDITION, Streams, named};
 use crate::engine::{Engine, Output, input, is_root, need};
 use crate::streams::lines;
 use crate::wire::Empty;
-use crate::wire::task::ResizePtyRequest;
+use crate::wire::task::{DeleteResponse, ResizePtyRequest};
 use std::io::Write as _;
 
 /// End of file, as a terminal's user types it.
@@ -84,6 +84,26 @@ fn output_through_a_terminal_is_complete() {
 }
 
 #[test]
+fn delete_waits_until_the_client_has_read_a_terminals_output() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "wait");
+    let mut client = engine.start(&bundle);
+    client.create(&bundle, Streams::none());
+    client.start("c", "");
+    let (out, mut stdout) = engine.output("out");
+    // A little more than a FIFO holds: the rest is still in the terminal when the program has ended.
+    client.exec("c", "e", "write 1100", Streams::to(&out).at_terminal());
+    client.start("c", "e");
+    assert_eq!(client.wait("c", "e"), 0);
+    let deleting = client.begin("Delete", &named("c", "e"));
+    // The second call is refused, so the first has been received.
+    assert_eq!(client.refused("Delete", &named("c", "e")), FAILED_PRECONDITION);
+    assert!(stdout.until_end() == lines(1100).replace('\n', "\r\n"));
+    assert_eq!(client.answer::<DeleteResponse>(deleting).unwrap().exit_status, 0);
+}
+
+#[test]
 fn client_of_a_terminal_may_go_away_and_come_back() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
@@ -95,11 +115,14 @@ fn client_of_a_terminal_may_go_away_and_come_back() {
     writeln!(input(&stdin), "a").unwrap();
     assert_eq!((stdout.line(), stdout.line()), ("a".to_owned(), "0 a".to_owned()));
     drop(stdout);
-    writeln!(input(&stdin), "b").unwrap();
+    let mut typist = input(&stdin);
+    typist.write_all(b"b\n").unwrap();
+    typist.write_all(END).unwrap();
+    // The program has ended before a client is there again.
+    assert_eq!(client.wait("c", ""), 0);
     let mut stdout = Output::open(&out);
     assert_eq!((stdout.line(), stdout.line()), ("b".to_owned(), "1 b".to_owned()));
-    input(&stdin).write_all(END).unwrap();
-    assert_eq!(client.wait("c", ""), 0);
+    client.delete("c", "");
 }
 
 #[test]
