@@ -107,6 +107,25 @@ fn socket_of_a_dead_shim_is_replaced() {
 }
 
 #[test]
+fn container_that_starts_while_a_shim_shuts_down_gets_another() {
+    need!(is_root(), "needs root");
+    let mut engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 6");
+    let mut client = engine.start(&bundle);
+    let first = client.shim_pid();
+    // The shim stays until it has told the events.
+    engine.events.die();
+    assert_eq!(whole_life(&mut client, &bundle, Streams::none()), 6);
+    client.shutdown();
+    let mut second = engine.start(&bundle);
+    assert_ne!(second.shim_pid(), first);
+    assert_eq!(whole_life(&mut second, &bundle, Streams::none()), 6);
+    client.until_closed();
+    // The first shim has not removed the socket of the second.
+    assert_eq!(engine.start(&bundle).shim_pid(), second.shim_pid());
+}
+
+#[test]
 fn delete_leaves_the_socket_of_a_living_shim() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
