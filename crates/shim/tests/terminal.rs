@@ -1,6 +1,6 @@
 //! Terminals of containers and of processes that `Exec` adds.
 
-use crate::client::{Client, FAILED_PRECONDITION, Streams, named};
+use crate::client::{Client, FAILED_PRECONDITION, NOT_FOUND, Streams, named};
 use crate::engine::{Engine, Output, input, is_root, need};
 use crate::streams::lines;
 use crate::wire::Empty;
@@ -139,4 +139,28 @@ fn program_at_a_terminal_may_be_killed() {
     assert_eq!(client.wait("c", ""), 137);
     client.delete("c", "");
     assert_eq!(stdout.until_end(), "");
+}
+
+#[test]
+fn terminal_without_its_fifos_is_not_made() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "wait").with("/process/terminal", true.into());
+    let mut client = engine.start(&bundle);
+    let refusal = client.try_create(&bundle.request(Streams::to("/missing/fifo").at_terminal())).unwrap_err();
+    assert!(refusal.message.contains("/missing/fifo"), "{refusal:?}");
+    assert_eq!(client.refused("State", &named("c", "")), NOT_FOUND);
+    assert_eq!((bundle.cgroups().len(), engine.has_no_container()), (0, true));
+
+    client.create(&bundle, Streams::none().at_terminal());
+    client.start("c", "");
+    client.exec("c", "e", "wait", Streams::none().with_input("/missing/fifo").at_terminal());
+    let refusal = client.call::<Empty>("Start", &named("c", "e")).unwrap_err();
+    assert!(refusal.message.contains("/missing/fifo"), "{refusal:?}");
+    client.delete("c", "e");
+    engine.events.expect(&["create", "start", "exec-added"]);
+    client.kill("c", "");
+    client.wait("c", "");
+    // No process of the exec has ended.
+    engine.events.expect(&["exit"]);
 }
