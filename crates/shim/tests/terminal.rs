@@ -104,6 +104,26 @@ fn delete_waits_until_the_client_has_read_a_terminals_output() {
 }
 
 #[test]
+fn delete_that_waits_is_answered_when_the_container_is_deleted() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "wait");
+    let mut client = engine.start(&bundle);
+    client.create(&bundle, Streams::none());
+    client.start("c", "");
+    let (out, _unread) = engine.output("out");
+    client.exec("c", "e", "write 1100", Streams::to(&out).at_terminal());
+    let pid = client.start("c", "e");
+    assert_eq!(client.wait("c", "e"), 0);
+    let deleting = client.begin("Delete", &named("c", "e"));
+    client.kill("c", "");
+    client.wait("c", "");
+    client.delete("c", "");
+    let deleted: DeleteResponse = client.answer(deleting).unwrap();
+    assert_eq!((deleted.pid, deleted.exit_status), (pid, 0));
+}
+
+#[test]
 fn client_of_a_terminal_may_go_away_and_come_back() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
