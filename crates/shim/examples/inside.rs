@@ -25,6 +25,14 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 std::thread::park();
             }
         }
+        // Does the same with its output in this file. A hook has no output.
+        ["hang", path] => {
+            let mut file = fs::File::create(path)?;
+            writeln!(file, "begun")?;
+            loop {
+                std::thread::park();
+            }
+        }
         // Copies its input, and says when the input has ended.
         ["copy"] => {
             println!("begun");

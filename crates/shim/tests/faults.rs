@@ -1,7 +1,7 @@
 //! Deaths: of containerd, of the shim, of clients. The shim itself lives on as small as it was.
 
-use crate::client::{Client, Streams, named};
-use crate::engine::{Engine, input, is_root, need, pidfd, until_ended, whole_life};
+use crate::client::{Client, NOT_FOUND, Streams, named};
+use crate::engine::{Engine, input, is_root, need, pidfd, program, until_ended, whole_life};
 use crate::events::LIFE;
 use crate::mounts::layered;
 use crate::wire::task::Status;
@@ -122,6 +122,29 @@ fn delete_succeeds_if_the_shim_made_no_container() {
     engine.kill_shims();
     let deleted = engine.delete(&bundle);
     assert_eq!((deleted.pid, deleted.exit_status, engine.sockets()), (0, 137, 0));
+}
+
+#[test]
+fn hook_that_hangs_holds_up_its_container_only() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let (path, mut hook) = engine.output("hook");
+    let program = program().to_str().unwrap().to_owned();
+    let hooks = json!({ "createRuntime": [{ "path": program, "args": ["inside", "hang", path] }] });
+    let bundle = layered(&engine, "c", "wait").with("/hooks", hooks);
+    let mut client = engine.start(&bundle);
+    client.begin("Create", &bundle.request(Streams::none()));
+    assert_eq!(hook.line(), "begun");
+    let other = engine.bundle("other", "exit 8");
+    assert_eq!(whole_life(&mut client, &other, Streams::none()), 8);
+    assert_eq!(client.refused("State", &named("c", "")), NOT_FOUND);
+    // The shim dies in the midst of `Create`.
+    assert_eq!(bundle.mount_points().len(), 2);
+    engine.kill_shims();
+    assert_eq!(engine.delete(&bundle).exit_status, 137);
+    assert_eq!(hook.until_end(), "");
+    assert_eq!(bundle.mount_points(), [""; 0]);
+    assert_eq!((bundle.cgroups().len(), engine.has_no_container()), (0, true));
 }
 
 #[test]
