@@ -18,6 +18,7 @@ use prost::Message as _;
 use rustix::event::epoll::EventFlags;
 use rustix::process::{Pid, set_child_subreaper};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -117,9 +118,18 @@ impl Daemon {
         self.stop_at.is_some()
     }
 
-    /// Ends the loop once containerd has all events and every answer.
+    /// Ends the loop once containerd has all events and every answer. Removes the socket, so that the next container of
+    /// the group gets a new shim. Later it may be another shim's.
     pub(crate) fn stop(&mut self) {
-        self.stop_at.get_or_insert_with(|| Instant::now() + LAST_EVENTS);
+        if self.is_stopping() {
+            return;
+        }
+        self.stop_at = Some(Instant::now() + LAST_EVENTS);
+        let address = self.listener.local_addr().ok();
+        if let Some(path) = address.as_ref().and_then(|address| address.as_pathname()) {
+            // Tolerated: the directory may be gone, for example after containerd was removed.
+            let _gone = fs::remove_file(path).is_err();
+        }
     }
 
     fn is_done(&self) -> bool {

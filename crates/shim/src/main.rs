@@ -25,7 +25,6 @@ mod wire;
 use daemon::Daemon;
 use flags::Flags;
 use std::env;
-use std::fs;
 use std::io::Write as _;
 use std::os::unix::net::UnixListener;
 
@@ -89,13 +88,7 @@ fn serve(flags: Flags) -> Result<(), String> {
     let listener = husk_spawn::inherited(SOCKET).map(UnixListener::from);
     let listener =
         listener.ok_or(format!("descriptor {SOCKET} is not open; only 'start' starts the daemon"))?;
-    let path = listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
     // The kernel keeps 15 characters.
     rustix::thread::set_name(c"containerd-shim").map_err(|errno| format!("name the process: {errno}"))?;
-    let served = Daemon::new(flags, listener).and_then(Daemon::run).map_err(|error| error.to_string());
-    if let Some(path) = path {
-        // Tolerated: the directory may be gone, for example after containerd was removed.
-        let _gone = fs::remove_file(path).is_err();
-    }
-    served
+    Daemon::new(flags, listener).and_then(Daemon::run).map_err(|error| error.to_string())
 }

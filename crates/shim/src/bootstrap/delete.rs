@@ -2,7 +2,7 @@
 
 use crate::bootstrap::options::{kept_options, state_directory};
 use crate::bootstrap::socket::DIRECTORY;
-use crate::bootstrap::start::socket_of;
+use crate::bootstrap::start::{ADDRESS, socket_of};
 use crate::flags::Flags;
 use crate::verbs::{Verb, VerbRequest, carry_out};
 use crate::wire::Timestamp;
@@ -40,8 +40,14 @@ pub(crate) fn delete(flags: &Flags) -> Result<(), String> {
 
 /// Removes the socket of the shim that was killed, unless another container's shim has taken it.
 fn remove_socket(bundle: &Path, flags: &Flags) {
+    // Only the kept address tells the directory if containerd has chosen one.
+    let kept = fs::read_to_string(bundle.join(ADDRESS)).unwrap_or_default();
+    let path = match kept.strip_prefix("unix://") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => socket_of(bundle, Path::new(DIRECTORY), &flags.address, flags),
+    };
     // Tolerated: without config.json the shim never had a socket.
-    let Ok(path) = socket_of(bundle, Path::new(DIRECTORY), &flags.address, flags) else { return };
+    let Ok(path) = path else { return };
     if UnixStream::connect(&path).is_err() {
         // Tolerated: the next shim of the group replaces it.
         let _left = fs::remove_file(&path).is_err();

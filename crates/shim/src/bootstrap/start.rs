@@ -26,10 +26,11 @@ use std::path::{Path, PathBuf};
 const MOST_INPUT: u64 = 10 << 20;
 /// The highest `oom_score_adj`.
 const HIGHEST_SCORE: i32 = 1000;
-/// The file in the bundle.
-const ADDRESS: &str = "address";
 /// The annotations that name a container's group, in this order.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
+
+/// The file in the bundle with the socket's address. containerd 1.6 reads it after a restart, and `delete` does.
+pub(super) const ADDRESS: &str = "address";
 
 /// The format of the answer.
 enum Format {
@@ -52,17 +53,14 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
     read.map_err(|error| format!("read stdin: {error}"))?;
     let told = told(flags, &input)?;
     let path = socket_of(Path::new("."), &told.directory, &told.address, flags)?;
+    let address = format!("unix://{}", path.display());
+    fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
     let claimed = socket::claim(&path).map_err(|error| format!("listen on {}: {error}", path.display()))?;
     if let Socket::New(listener) = claimed {
         start_daemon(flags, &told.options, listener).inspect_err(|_| {
             // Tolerated: the next shim of the group replaces it.
             let _left = fs::remove_file(&path).is_err();
         })?;
-    }
-    let address = format!("unix://{}", path.display());
-    if !matches!(told.format, Format::Protobuf) {
-        // containerd 1.6 reads this file after its own restart. Later versions write one themselves.
-        fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
     }
     print(&told.format, &address)
 }

@@ -95,7 +95,12 @@ impl Channel {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         let result = loop {
-            match self.socket.write(self.output.get(sent..).unwrap_or_default()) {
+            // Even a write of nothing fails if the peer is gone, whose last messages are still to be received.
+            let rest = self.output.get(sent..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match self.socket.write(rest) {
                 Ok(0) => break Ok(()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
@@ -207,6 +212,7 @@ mod tests {
         let (mut client, mut server) = pair();
         client.send(Kind::Request, 1, &Request::default()).unwrap();
         drop(client);
+        server.flush().unwrap();
         assert_eq!(server.receive().unwrap().len(), 1);
         assert!(server.receive().is_err());
     }

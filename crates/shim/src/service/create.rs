@@ -8,7 +8,7 @@ use crate::service::jobs::{Job, Then};
 use crate::service::task::{Activity, Process, Stage, Task};
 use crate::service::{Served, wrong_state};
 use crate::streams::console::Console;
-use crate::streams::{Opened, Stdio, open_streams};
+use crate::streams::{Opened, Stdio, check_fifos, open_streams};
 use crate::verbs::{Create, Verb, VerbRequest};
 use crate::wire::events::{TaskCreate, TaskExecAdded, TaskIo};
 use crate::wire::task::{CreateRequest, ExecRequest, PidResponse};
@@ -122,6 +122,7 @@ impl Daemon {
     ) -> Result<(Opened, Option<Console>), Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
         if process.stdio.terminal {
+            check_fifos(&process.stdio).map_err(failed)?;
             let console = Console::new(&task.bundle, self.next_number()).map_err(failed)?;
             return Ok((Opened::default(), Some(console)));
         }

@@ -194,6 +194,11 @@ impl Daemon {
         self.pids.remove(&pid);
         self.forget_memory(&mut task);
         for process in task.execs.into_values().chain([task.first]) {
+            if let Some((call, _)) = process.draining {
+                let Exit { status: exit_status, at: exited_at } = process.exit().unwrap_or_default();
+                let response = DeleteResponse { pid: process.pid, exit_status, exited_at };
+                self.answer(call, Served::with(&response));
+            }
             self.tell_waiters(process.waiters, exit);
             self.drop_streams(process.kept);
         }

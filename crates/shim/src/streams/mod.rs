@@ -114,6 +114,16 @@ pub(crate) fn open_streams(stdio: &Stdio, owner: Owner, id: &str, namespace: &st
     Ok(opened)
 }
 
+/// Checks that the FIFOs for a terminal exist. They are opened once the terminal exists, when an error is too late.
+pub(crate) fn check_fifos(stdio: &Stdio) -> io::Result<()> {
+    for name in [&stdio.stdin, &stdio.stdout] {
+        if !name.is_empty() && !is_fifo(name)? {
+            return Err(io::Error::other(format!("{name} is not a FIFO")));
+        }
+    }
+    Ok(())
+}
+
 /// Connects a terminal with the client's FIFOs.
 ///
 /// # Errors
