@@ -23,23 +23,30 @@ while [ $# -gt 0 ]; do
 done
 deadline=${DEADLINE:-1200}
 chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: mounts:: namespaces:: process:: resources:: systemd:: terminal::"
-if [ $# -gt 0 ]; then chosen=$*; fi
+# Those of the shim, which needs root.
+chosen_of_shim="life:: resources::"
+if [ $# -gt 0 ]; then chosen=$* chosen_of_shim=$*; fi
 
 tests/install.sh qemu-system-x86 mmdebstrap e2fsprogs
 cargo build --quiet --bin husk --example guest
 tests=$(cargo test --quiet --test tests --no-run --message-format json |
     sed -n 's|.*"executable":"\([^"]*/deps/tests-[^"]*\)".*|\1|p')
 built=$(dirname "$(dirname "$tests")")
+cargo build --quiet --package husk-shim --bin containerd-shim-husk-v1 --example inside
+shim_tests=$(cargo test --quiet --package husk-shim --test tests --no-run --message-format json |
+    sed -n 's|.*"executable":"\([^"]*/deps/tests-[^"]*\)".*|\1|p')
 
 job=$(mktemp -d)
 trap 'rm -rf "$job"' EXIT
 mkdir -p "$job/built/examples"
 cp "$built/husk" "$tests" "$job/built"
-cp "$built/examples/guest" "$job/built/examples"
+cp "$built/containerd-shim-husk-v1" "$job/built"
+cp "$shim_tests" "$job/built/shim-tests"
+cp "$built/examples/guest" "$built/examples/inside" "$job/built/examples"
 mkdir "$job/hostile"
 cp tests/hostile/*.md tests/hostile/*.txt "$job/hostile"
 # Debug information is useless in the guest and slow to copy.
-strip --strip-debug "$job/built/"* "$job/built/examples/guest" 2>/dev/null || true
+strip --strip-debug "$job/built/"* "$job/built/examples/"* 2>/dev/null || true
 cat >"$job/run" <<END
 #!/bin/sh
 # The tests look for programs and expected output at the paths where they were built.
@@ -54,6 +61,8 @@ as_user='setpriv --reuid 1000 --regid 1000 --init-groups env HOME=/home/tester
 status=0
 echo "As root:"
 \$tests --test-threads 2 || status=1
+echo "The shim:"
+/job/built/shim-tests --test-threads 2 $chosen_of_shim || status=1
 echo "As a user:"
 # One at a time: by default a container's cgroup has its name, and all of these tests share one parent cgroup.
 \$as_user \$tests --test-threads 1 || status=1
