@@ -42,6 +42,8 @@ pub(crate) struct Daemon {
     pub(crate) pumps: BTreeMap<u32, Pump>,
     pub(crate) memory: BTreeMap<u32, (String, OomWatch)>,
     listener: UnixListener,
+    /// Whether the poller does not wait for the listener.
+    listener_rests: bool,
     signals: OwnedFd,
     clients: BTreeMap<u32, Channel>,
     /// The number of the publisher's connection, and what the poller waits for there.
@@ -76,6 +78,7 @@ impl Daemon {
             pumps: BTreeMap::new(),
             memory: BTreeMap::new(),
             listener,
+            listener_rests: false,
             signals,
             clients: BTreeMap::new(),
             publisher_polled: None,
@@ -146,7 +149,17 @@ impl Daemon {
     }
 
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
+        loop {
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // There may be too many open descriptors. The listener would stay ready, so it rests until a client
+                // has gone.
+                Err(_) => {
+                    self.listener_rests = self.poller.remove(&self.listener).is_ok();
+                    return;
+                }
+            };
             let number = self.next_number();
             let added = socket
                 .set_nonblocking(true)
@@ -204,6 +217,9 @@ impl Daemon {
 
     fn forget_client(&mut self, number: u32) {
         self.clients.remove(&number);
+        if self.listener_rests {
+            self.listener_rests = self.poller.add(&self.listener, Source::Listener, EventFlags::IN).is_err();
+        }
         for task in self.tasks.values_mut() {
             for process in task.execs.values_mut().chain([&mut task.first]) {
                 process.waiters.retain(|call| call.client != number);

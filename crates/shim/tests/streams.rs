@@ -141,7 +141,7 @@ fn full_disk_loses_output_and_harms_no_program() {
 }
 
 /// Returns the name of standard output for a logging program.
-fn logger(word: &str, path: &Path) -> Streams {
+pub(crate) fn logger(word: &str, path: &Path) -> Streams {
     Streams::to(format!("binary://{}?{word}={}", program().display(), path.display()))
 }
 

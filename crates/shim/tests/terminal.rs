@@ -1,11 +1,12 @@
 //! Terminals of containers and of processes that `Exec` adds.
 
 use crate::client::{Client, FAILED_PRECONDITION, NOT_FOUND, Streams, named};
-use crate::engine::{Engine, Output, input, is_root, need};
-use crate::streams::lines;
+use crate::engine::{Engine, Output, input, is_root, need, whole_life};
+use crate::streams::{lines, logger};
 use crate::wire::Empty;
 use crate::wire::task::{DeleteResponse, ResizePtyRequest};
 use std::io::Write as _;
+use std::path::Path;
 
 /// End of file, as a terminal's user types it.
 const END: &[u8] = &[4];
@@ -183,4 +184,23 @@ fn terminal_without_its_fifos_is_not_made() {
     client.wait("c", "");
     // No process of the exec has ended.
     engine.events.expect(&["exit"]);
+}
+
+#[test]
+fn output_of_a_terminal_may_go_to_a_log() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = |id: &str| engine.bundle(id, "print out err").with("/process/terminal", true.into());
+    let (first, second) = (bundle("c"), bundle("d"));
+    let mut client = engine.start(&first);
+    let file = engine.path("log");
+    let uri = format!("file://{}", file.display());
+    assert_eq!(whole_life(&mut client, &first, Streams::to(&uri).at_terminal()), 0);
+    // The program's standard output is buffered, and its standard error is not.
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "errout");
+
+    let mut client = engine.start(&second);
+    let (log, mut logged) = engine.output("logged");
+    assert_eq!(whole_life(&mut client, &second, logger("log", Path::new(&log)).at_terminal()), 0);
+    assert_eq!(logged.until_end(), "tests/d errout");
 }

@@ -235,8 +235,10 @@ impl Daemon {
         let OpenedStreams { mut kept, mut pumps, console } = opened;
         if let Some(console) = console {
             let terminal = console.receive().map_err(failed)?;
-            let stdio = self.process(&key.task, &key.exec)?.stdio.clone();
-            pumps.extend(connect(&stdio, terminal, &mut kept).map_err(failed)?);
+            let stdio = &self.process(&key.task, &key.exec)?.stdio;
+            let id = if key.exec.is_empty() { &key.task } else { &key.exec };
+            let connected = connect(stdio, terminal, &mut kept, id, &self.flags.namespace);
+            pumps.extend(connected.map_err(failed)?);
         }
         for pump in pumps {
             kept.pumps.push(self.pump(pump).map_err(failed)?);

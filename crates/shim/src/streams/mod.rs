@@ -11,7 +11,7 @@ pub(crate) mod pump;
 use crate::streams::logger::Logger;
 use crate::streams::pump::{Carries, Pump};
 use crate::verbs::Streams;
-use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchown, fcntl_setfl, open, stat};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fcntl_setfl, open, stat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{self, File};
@@ -87,9 +87,6 @@ pub(crate) fn open_streams(stdio: &Stdio, owner: Owner, id: &str, namespace: &st
             opened.kept.logger = Some(logger);
         }
         Output::File(path) => {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
-            }
             opened.ends.stdout = Some(log_file(&path, owner, &mut opened.pumps)?);
             opened.ends.stderr = Some(log_file(&path, owner, &mut opened.pumps)?);
         }
@@ -116,7 +113,11 @@ pub(crate) fn open_streams(stdio: &Stdio, owner: Owner, id: &str, namespace: &st
 
 /// Checks that the FIFOs for a terminal exist. They are opened once the terminal exists, when an error is too late.
 pub(crate) fn check_fifos(stdio: &Stdio) -> io::Result<()> {
-    for name in [&stdio.stdin, &stdio.stdout] {
+    let output = match output_of(&stdio.stdout)? {
+        Output::Fifo(name) => name,
+        Output::File(_) | Output::Program { .. } => "",
+    };
+    for name in [&*stdio.stdin, output] {
         if !name.is_empty() && !is_fifo(name)? {
             return Err(io::Error::other(format!("{name} is not a FIFO")));
         }
@@ -124,12 +125,18 @@ pub(crate) fn check_fifos(stdio: &Stdio) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects a terminal with the client's FIFOs.
+/// Connects a terminal with the client's FIFO for input, and with the destination of its output.
 ///
 /// # Errors
 ///
-/// If a FIFO cannot be opened.
-pub(crate) fn connect(stdio: &Stdio, terminal: OwnedFd, kept: &mut Kept) -> io::Result<Vec<Pump>> {
+/// If a FIFO or file cannot be opened, or a logging program not be started.
+pub(crate) fn connect(
+    stdio: &Stdio,
+    terminal: OwnedFd,
+    kept: &mut Kept,
+    id: &str,
+    namespace: &str,
+) -> io::Result<Vec<Pump>> {
     let mut pumps = Vec::new();
     fcntl_setfl(&terminal, OFlags::NONBLOCK)?;
     if !stdio.stdin.is_empty() {
@@ -138,11 +145,22 @@ pub(crate) fn connect(stdio: &Stdio, terminal: OwnedFd, kept: &mut Kept) -> io::
         kept.stdin = Some(writer);
         pumps.push(Pump::new(from, terminal.try_clone()?, Carries::Input));
     }
-    if !stdio.stdout.is_empty() {
-        let (to, reader) = output(&stdio.stdout)?;
-        fcntl_setfl(&to, OFlags::NONBLOCK)?;
-        kept.readers.push(reader);
-        pumps.push(Pump::new(terminal.try_clone()?, to, Carries::Output));
+    let from = terminal.try_clone()?;
+    match output_of(&stdio.stdout)? {
+        Output::Fifo("") => {}
+        Output::Fifo(name) => {
+            let (to, reader) = output(name)?;
+            fcntl_setfl(&to, OFlags::NONBLOCK)?;
+            kept.readers.push(reader);
+            pumps.push(Pump::new(from, to, Carries::Output));
+        }
+        Output::File(path) => pumps.push(Pump::into_file(from, append(&path)?)),
+        Output::Program { path, arguments } => {
+            let (logger, to, _) = Logger::start(&path, &arguments, id, namespace)?;
+            fcntl_setfl(&to, OFlags::NONBLOCK)?;
+            kept.logger = Some(logger);
+            pumps.push(Pump::new(from, to, Carries::Output));
+        }
     }
     kept.terminal = Some(terminal);
     Ok(pumps)
@@ -209,15 +227,23 @@ fn open_fifo(path: &str, mode: OFlags) -> io::Result<OwnedFd> {
     open(path, flags, Mode::empty()).map_err(|errno| at(path, errno))
 }
 
+/// Opens a log file, and makes its directory if necessary.
+fn append(path: &Path) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = open(path, flags, Mode::from_raw_mode(0o644));
+    file.map(File::from).map_err(|errno| at(&path.to_string_lossy(), errno))
+}
+
 /// Creates a pipe whose reader is pumped to a file. Returns the writer.
 fn log_file(path: &Path, owner: Owner, pumps: &mut Vec<Pump>) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o644))
-        .map_err(|errno| at(&path.to_string_lossy(), errno))?;
+    let file = append(path)?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&reader, OFlags::NONBLOCK)?;
     give(&writer, owner)?;
-    pumps.push(Pump::into_file(reader, File::from(file)));
+    pumps.push(Pump::into_file(reader, file));
     Ok(writer)
 }
 
