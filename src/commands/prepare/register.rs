@@ -16,8 +16,7 @@ Makes husk available as a runtime: 'podman --runtime husk', 'docker run --runtim
 Kubernetes RuntimeClass. With --default, the engine uses husk unless another runtime is requested.
 
 containerd and docker start a runtime through a shim. By default that is their shim for runc, which starts husk for each
-step. With --shim it is containerd-shim-husk-v1, which replaces both: the runtime 'io.containerd.husk.v1'. docker needs
-version 23.
+step. With --shim it is containerd-shim-husk-v1, which runs containers itself. docker needs version 23 for that.
 
 For root, it changes the configuration in /etc; for other users, their own. With the global option --systemd-cgroup,
 containerd creates the cgroups through systemd.

@@ -86,15 +86,17 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
     let runc = runtimes.and_then(|runtimes| runtimes.get("runc")?.get("options")?.get("SystemdCgroup"));
     let systemd = registration.systemd_cgroup || runc.and_then(Value::as_bool).unwrap_or(false);
     let systemd = if systemd { "SystemdCgroup = true\n" } else { "" };
-    let (runtime, binary) = match registration.shim {
-        true => (program, String::new()),
-        false => ("\"io.containerd.runc.v2\"", format!("BinaryName = {program}\n")),
+    // Kubernetes' interface passes options only to runtimes of runc's type, and asks only those what they support, for
+    // example user namespaces. husk's shim takes the same options.
+    let (shim, binary) = match registration.shim {
+        true => (format!("runtime_path = {program}\n"), String::new()),
+        false => (String::new(), format!("BinaryName = {program}\n")),
     };
-    // containerd 1.6 passes options to its own shims only, and ignores the options of others.
     let options = binary + systemd;
     let options =
         if options.is_empty() { options } else { format!("{name}.runtimes.husk.options]\n{options}") };
-    text += &format!("{BEGIN}{ours}{name}.runtimes.husk]\nruntime_type = {runtime}\n{options}{END}");
+    let runtime = format!("{name}.runtimes.husk]\nruntime_type = \"io.containerd.runc.v2\"\n{shim}");
+    text += &format!("{BEGIN}{ours}{runtime}{options}{END}");
     // Settings that are not written as separate tables cannot be extended by appending tables.
     let written: Option<Table> = text.parse().ok();
     let said = written.as_ref().and_then(|table| find(table, &containerd)?.get(DEFAULT)?.as_str());

@@ -50,7 +50,7 @@ pub const SHIM: &str = "containerd-shim-husk-v1";
 /// The name of the runtime whose shim is [`SHIM`].
 const SHIM_TYPE: &str = "io.containerd.husk.v1";
 
-/// The PATH of a service, unless its unit sets another (systemd.exec(5)). containerd searches it for shims.
+/// The PATH of a service, unless its unit sets another (systemd.exec(5)). docker's containerd searches it for shims.
 const SERVICE_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -142,7 +142,8 @@ impl Registration {
     pub fn change(&self) -> Result<FileChange, Error> {
         let program =
             self.program.to_str().ok_or_else(|| self.error("the path of husk is not valid UTF-8"))?;
-        let program = if self.shim { runtime_type(program) } else { program };
+        let is_for_docker = self.shim && self.engine == Engine::Docker;
+        let program = if is_for_docker { runtime_type(program) } else { program };
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
         match self.engine {
             Engine::Podman | Engine::CriO if self.shim => {
