@@ -248,14 +248,31 @@ impl Daemon {
         Ok(number)
     }
 
-    /// Ends a pump. Closing its descriptors removes them from the poller.
+    /// Ends a pump.
     pub(crate) fn stop_pump(&mut self, number: u32) {
-        self.pumps.remove(&number);
+        let Some(pump) = self.pumps.remove(&number) else { return };
+        // Closing a descriptor does not remove it from the poller while it has duplicates, as a terminal's have. The
+        // hang-up of the terminal would then keep the loop busy.
+        for fd in [Some(pump.source()), pump.sink()].into_iter().flatten() {
+            // Tolerated: the poller waits for one of them only.
+            let _other = self.poller.remove(fd).is_err();
+        }
+    }
+
+    /// Ends the pumps of a program that has ended when all their input is copied.
+    pub(crate) fn finish_pumps(&mut self, numbers: &[u32]) {
+        for number in numbers {
+            let Some(pump) = self.pumps.get_mut(number) else { continue };
+            pump.end_when_closed();
+            if pump.is_closed() {
+                self.stop_pump(*number);
+            }
+        }
     }
 
     fn pump_ready(&mut self, number: u32) {
         let Some(pump) = self.pumps.get_mut(&number) else { return };
-        let was_full = pump.is_full();
+        let (was_full, was_closed) = (pump.is_full(), pump.is_closed());
         let waits = pump.turn();
         let changed = match (was_full, &waits) {
             (_, Waits::Ended) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -267,6 +284,13 @@ impl Daemon {
                 .sink()
                 .map_or(Ok(()), |sink| self.poller.remove(sink))
                 .and_then(|()| self.poller.add(pump.source(), Source::Pump(number), EventFlags::IN)),
+            // Only a change is reported from here on.
+            (false, Waits::Opened) if !was_closed => {
+                self.poller.change(pump.source(), Source::Pump(number), EventFlags::IN | EventFlags::ET)
+            }
+            (false, Waits::Input) if was_closed => {
+                self.poller.change(pump.source(), Source::Pump(number), EventFlags::IN)
+            }
             _ => Ok(()),
         };
         if changed.is_err() {

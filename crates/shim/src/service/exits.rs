@@ -73,6 +73,7 @@ impl Daemon {
         };
         process.kept.stdin = None;
         let (pid, waiters) = (process.pid, std::mem::take(&mut process.waiters));
+        let pumps = process.kept.pumps.clone();
         let event = TaskExit {
             container_id: key.task.clone(),
             id: if key.exec.is_empty() { &key.task } else { &key.exec }.clone(),
@@ -81,6 +82,7 @@ impl Daemon {
             exited_at: exit.at,
         };
         self.publisher.publish("/tasks/exit", "TaskExit", &event);
+        self.finish_pumps(&pumps);
         self.tell_waiters(waiters, exit);
         if !key.exec.is_empty() {
             self.release_container(&key.task);

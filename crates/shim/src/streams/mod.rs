@@ -147,7 +147,8 @@ pub(crate) fn connect(
     }
     let from = terminal.try_clone()?;
     match output_of(&stdio.stdout)? {
-        Output::Fifo("") => {}
+        // Otherwise the program would wait for room in its terminal.
+        Output::Fifo("") => pumps.push(Pump::into_nowhere(from)),
         Output::Fifo(name) => {
             let (to, reader) = output(name)?;
             fcntl_setfl(&to, OFlags::NONBLOCK)?;
