@@ -148,6 +148,28 @@ fn hook_that_hangs_holds_up_its_container_only() {
 }
 
 #[test]
+fn shim_without_descriptors_accepts_clients_when_it_has_some_again() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 0");
+    let mut client = engine.start(&bundle);
+    let shim = rustix::process::Pid::from_raw(client.shim_pid().cast_signed()).unwrap();
+    let lowest = rustix::process::Rlimit {
+        current: Some(3),
+        ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+    };
+    let set = |limit| rustix::process::prlimit(Some(shim), rustix::process::Resource::Nofile, limit).unwrap();
+    let before = set(lowest);
+    let mut second = Client::connect(&engine.start_shim(&bundle));
+    // The shim has tried to accept it when it has answered twice.
+    for _ in 0..2 {
+        client.shim_pid();
+    }
+    set(before);
+    assert_eq!(second.shim_pid(), client.shim_pid());
+}
+
+#[test]
 fn client_that_reads_nothing_is_dropped_and_others_are_served() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
