@@ -170,6 +170,17 @@ fn logging_program_that_dies_harms_no_program() {
 }
 
 #[test]
+fn log_file_that_is_a_fifo_without_a_reader_is_refused() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 0");
+    let mut client = engine.start(&bundle);
+    let fifo = engine.fifo("fifo");
+    let refusal = client.try_create(&bundle.request(Streams::to(format!("file://{fifo}")))).unwrap_err();
+    assert!(refusal.message.contains(&fifo), "{refusal:?}");
+}
+
+#[test]
 fn streams_that_cannot_be_opened_fail_create_and_leave_nothing() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
