@@ -233,6 +233,7 @@ impl Daemon {
     fn attach(&mut self, key: &Key, opened: OpenedStreams) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
         let OpenedStreams { mut kept, mut pumps, console } = opened;
+        let logger = kept.logger.as_ref().map(|logger| logger.pid);
         if let Some(console) = console {
             let terminal = console.receive().map_err(failed)?;
             let stdio = &self.process(&key.task, &key.exec)?.stdio;
@@ -245,6 +246,10 @@ impl Daemon {
         }
         let process = self.tasks.get_mut(&key.task).and_then(|task| task.process_mut(&key.exec));
         process.ok_or_else(|| no_process(&key.exec))?.kept = kept;
+        // It may have died while the verb ran.
+        if let Some(pid) = logger.filter(|pid| self.early.remove(pid).is_some()) {
+            self.replace_logger(pid);
+        }
         Ok(())
     }
 }
