@@ -186,7 +186,9 @@ impl Daemon {
         let Some(task) = self.tasks.get_mut(id) else { return Err(no_task()) };
         let exit = task.first.exit().unwrap_or_default();
         if let Err(failure) = result {
-            task.first.stage = Stage::Stopped(exit);
+            // A process that has not ended can still be killed.
+            let runs = self.pids.contains_key(&task.first.pid);
+            task.first.stage = if runs { Stage::Created } else { Stage::Stopped(exit) };
             return Err(failure);
         }
         let Some(mut task) = self.tasks.remove(id) else { return Err(no_task()) };
