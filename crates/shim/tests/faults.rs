@@ -158,6 +158,26 @@ fn kill_verb(client: &mut Client) {
 }
 
 #[test]
+fn create_that_is_killed_leaves_nothing() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let (path, mut hook) = engine.output("hook");
+    let program = program().to_str().unwrap().to_owned();
+    let hooks = json!({ "createRuntime": [{ "path": program, "args": ["inside", "hang", path] }] });
+    let bundle = layered(&engine, "c", "exit 6").with("/hooks", hooks);
+    let mut client = engine.start(&bundle);
+    let creating = client.begin("Create", &bundle.request(Streams::none()));
+    assert_eq!(hook.line(), "begun");
+    kill_verb(&mut client);
+    let refusal = client.answer::<Empty>(creating).unwrap_err();
+    assert!(refusal.message.contains("killed by signal 9"), "{refusal:?}");
+    assert_eq!(bundle.mount_points(), [""; 0]);
+    assert_eq!((bundle.cgroups().len(), engine.has_no_container()), (0, true));
+    let bundle = bundle.with("/hooks", json!({}));
+    assert_eq!(whole_life(&mut client, &bundle, Streams::none()), 6);
+}
+
+#[test]
 fn container_that_cannot_be_deleted_can_still_be_killed() {
     need!(is_root(), "needs root");
     let engine = Engine::new();
