@@ -152,8 +152,9 @@ impl Daemon {
         self.tell_created(&task);
         self.tasks.insert(task.id.clone(), task);
         self.pids.insert(pid, key.clone());
-        self.attach(&key, opened)?;
+        let attached = self.attach(&key, opened);
         self.tell_early_exit(pid);
+        attached?;
         Ok(PidResponse { pid }.encode_to_vec())
     }
 
