@@ -34,7 +34,7 @@ pub(crate) enum Then {
     /// The verb itself has not begun.
     Nothing,
     Created(Box<Task>),
-    /// What a `Create` that was killed has left is removed. The call fails.
+    /// The remains of a `Create` that was killed are removed. The call fails.
     Removed(String, Failure),
     /// The first process's program has begun.
     Started(String),
