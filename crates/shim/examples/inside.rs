@@ -63,6 +63,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 println!("{}x{}", size.ws_col, size.ws_row);
             }
         }
+        // Closes its terminal, says so in one FIFO, and opens it again when the other one says so.
+        ["reopen", told, go] => {
+            let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+            rustix::stdio::dup2_stdin(&null)?;
+            rustix::stdio::dup2_stdout(&null)?;
+            rustix::stdio::dup2_stderr(&null)?;
+            fs::write(told, "closed\n")?;
+            fs::read(go)?;
+            fs::OpenOptions::new().write(true).open("/dev/console")?.write_all(b"again\n")?;
+        }
         ["read", path] => stdout().write_all(&fs::read(path)?)?,
         // Leaves a process behind that holds no stream. Prints its pid, and exits with the next line of input.
         ["leave"] => {

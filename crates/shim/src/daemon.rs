@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// How long the shim waits for containerd to take the last events before it ends.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
+/// How long the listener rests when a connection cannot be accepted, unless a client leaves earlier.
+const REST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Daemon {
     pub(crate) flags: Flags,
@@ -42,8 +44,8 @@ pub(crate) struct Daemon {
     pub(crate) pumps: BTreeMap<u32, Pump>,
     pub(crate) memory: BTreeMap<u32, (String, OomWatch)>,
     listener: UnixListener,
-    /// Whether the poller does not wait for the listener.
-    listener_rests: bool,
+    /// Until when the poller does not wait for the listener.
+    listener_rests: Option<Instant>,
     signals: OwnedFd,
     clients: BTreeMap<u32, Channel>,
     /// The number of the publisher's connection, and what the poller waits for there.
@@ -78,7 +80,7 @@ impl Daemon {
             pumps: BTreeMap::new(),
             memory: BTreeMap::new(),
             listener,
-            listener_rests: false,
+            listener_rests: None,
             signals,
             clients: BTreeMap::new(),
             publisher_polled: None,
@@ -107,6 +109,9 @@ impl Daemon {
             }
             self.publisher.advance();
             self.delete_waiting();
+            if self.listener_rests.is_some_and(|time| time <= Instant::now()) {
+                self.listen_again();
+            }
         }
         Ok(())
     }
@@ -145,7 +150,7 @@ impl Daemon {
         let processes =
             self.tasks.values().flat_map(|task| task.execs.values().chain(std::iter::once(&task.first)));
         let draining = processes.filter_map(|process| process.draining.map(|(_, until)| until));
-        draining.chain(self.publisher.deadline()).chain(self.stop_at).min()
+        draining.chain(self.publisher.deadline()).chain(self.stop_at).chain(self.listener_rests).min()
     }
 
     fn accept(&mut self) {
@@ -153,10 +158,10 @@ impl Daemon {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // There may be too many open descriptors. The listener would stay ready, so it rests until a client
-                // has gone.
+                // There may be too many open descriptors. The listener would stay ready, so it rests.
                 Err(_) => {
-                    self.listener_rests = self.poller.remove(&self.listener).is_ok();
+                    let removed = self.poller.remove(&self.listener);
+                    self.listener_rests = removed.is_ok().then(|| Instant::now() + REST);
                     return;
                 }
             };
@@ -168,6 +173,11 @@ impl Daemon {
                 self.clients.insert(number, Channel::new(socket));
             }
         }
+    }
+
+    fn listen_again(&mut self) {
+        let added = self.poller.add(&self.listener, Source::Listener, EventFlags::IN);
+        self.listener_rests = added.is_err().then(|| Instant::now() + REST);
     }
 
     fn client_ready(&mut self, number: u32) {
@@ -217,8 +227,8 @@ impl Daemon {
 
     fn forget_client(&mut self, number: u32) {
         self.clients.remove(&number);
-        if self.listener_rests {
-            self.listener_rests = self.poller.add(&self.listener, Source::Listener, EventFlags::IN).is_err();
+        if self.listener_rests.is_some() {
+            self.listen_again();
         }
         for task in self.tasks.values_mut() {
             for process in task.execs.values_mut().chain([&mut task.first]) {
@@ -248,14 +258,31 @@ impl Daemon {
         Ok(number)
     }
 
-    /// Ends a pump. Closing its descriptors removes them from the poller.
+    /// Ends a pump.
     pub(crate) fn stop_pump(&mut self, number: u32) {
-        self.pumps.remove(&number);
+        let Some(pump) = self.pumps.remove(&number) else { return };
+        // Closing a descriptor does not remove it from the poller while it has duplicates, as a terminal's have. The
+        // hang-up of the terminal would then keep the loop busy.
+        for fd in [Some(pump.source()), pump.sink()].into_iter().flatten() {
+            // Tolerated: the poller waits for one of them only.
+            let _other = self.poller.remove(fd).is_err();
+        }
+    }
+
+    /// Ends the pumps of a program that has ended when all their input is copied.
+    pub(crate) fn finish_pumps(&mut self, numbers: &[u32]) {
+        for number in numbers {
+            let Some(pump) = self.pumps.get_mut(number) else { continue };
+            pump.end_when_closed();
+            if pump.is_closed() {
+                self.stop_pump(*number);
+            }
+        }
     }
 
     fn pump_ready(&mut self, number: u32) {
         let Some(pump) = self.pumps.get_mut(&number) else { return };
-        let was_full = pump.is_full();
+        let (was_full, was_closed) = (pump.is_full(), pump.is_closed());
         let waits = pump.turn();
         let changed = match (was_full, &waits) {
             (_, Waits::Ended) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -267,6 +294,13 @@ impl Daemon {
                 .sink()
                 .map_or(Ok(()), |sink| self.poller.remove(sink))
                 .and_then(|()| self.poller.add(pump.source(), Source::Pump(number), EventFlags::IN)),
+            // Only a change is reported from here on.
+            (false, Waits::Opened) if !was_closed => {
+                self.poller.change(pump.source(), Source::Pump(number), EventFlags::IN | EventFlags::ET)
+            }
+            (false, Waits::Input) if was_closed => {
+                self.poller.change(pump.source(), Source::Pump(number), EventFlags::IN)
+            }
             _ => Ok(()),
         };
         if changed.is_err() {

@@ -1,9 +1,10 @@
 //! Deaths: of containerd, of the shim, of clients. The shim itself lives on as small as it was.
 
-use crate::client::{Client, NOT_FOUND, Streams, named};
+use crate::client::{Client, FAILED_PRECONDITION, NOT_FOUND, Streams, named};
 use crate::engine::{Engine, input, is_root, need, pidfd, program, until_ended, whole_life};
 use crate::events::LIFE;
 use crate::mounts::layered;
+use crate::wire::Empty;
 use crate::wire::task::Status;
 use serde_json::json;
 use std::fs;
@@ -145,6 +146,79 @@ fn hook_that_hangs_holds_up_its_container_only() {
     assert_eq!(hook.until_end(), "");
     assert_eq!(bundle.mount_points(), [""; 0]);
     assert_eq!((bundle.cgroups().len(), engine.has_no_container()), (0, true));
+}
+
+/// Kills the process of the only verb that runs.
+fn kill_verb(client: &mut Client) {
+    let shim = client.shim_pid();
+    let children = fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).unwrap();
+    let is_verb = |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).unwrap().ends_with(b"\0verb\0");
+    let verb = pidfd(children.split_whitespace().find(is_verb).unwrap().parse().unwrap());
+    rustix::process::pidfd_send_signal(&verb, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn create_that_is_killed_leaves_nothing() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let (path, mut hook) = engine.output("hook");
+    let program = program().to_str().unwrap().to_owned();
+    let hooks = json!({ "createRuntime": [{ "path": program, "args": ["inside", "hang", path] }] });
+    let bundle = layered(&engine, "c", "exit 6").with("/hooks", hooks);
+    let mut client = engine.start(&bundle);
+    let creating = client.begin("Create", &bundle.request(Streams::none()));
+    assert_eq!(hook.line(), "begun");
+    kill_verb(&mut client);
+    let refusal = client.answer::<Empty>(creating).unwrap_err();
+    assert!(refusal.message.contains("killed by signal 9"), "{refusal:?}");
+    assert_eq!(bundle.mount_points(), [""; 0]);
+    assert_eq!((bundle.cgroups().len(), engine.has_no_container()), (0, true));
+    let bundle = bundle.with("/hooks", json!({}));
+    assert_eq!(whole_life(&mut client, &bundle, Streams::none()), 6);
+}
+
+#[test]
+fn container_that_cannot_be_deleted_can_still_be_killed() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let (path, mut hook) = engine.output("hook");
+    let program = program().to_str().unwrap().to_owned();
+    let hooks = json!({ "poststart": [{ "path": program, "args": ["inside", "hang", path] }] });
+    let bundle = engine.bundle("c", "wait").with("/hooks", hooks);
+    let mut client = engine.start(&bundle);
+    client.create(&bundle, Streams::none());
+    let starting = client.begin("Start", &named("c", ""));
+    assert_eq!(hook.line(), "begun");
+    kill_verb(&mut client);
+    client.answer::<Empty>(starting).unwrap_err();
+    // The program runs, so it is not deleted.
+    assert_eq!(client.refused("Delete", &named("c", "")), FAILED_PRECONDITION);
+    client.kill("c", "");
+    assert_eq!(client.wait("c", ""), 137);
+    client.delete("c", "");
+    assert!(engine.has_no_container());
+}
+
+#[test]
+fn shim_without_descriptors_accepts_clients_when_it_has_some_again() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 0");
+    let mut client = engine.start(&bundle);
+    let shim = rustix::process::Pid::from_raw(client.shim_pid().cast_signed()).unwrap();
+    let lowest = rustix::process::Rlimit {
+        current: Some(3),
+        ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+    };
+    let set = |limit| rustix::process::prlimit(Some(shim), rustix::process::Resource::Nofile, limit).unwrap();
+    let before = set(lowest);
+    let mut second = Client::connect(&engine.start_shim(&bundle));
+    // The shim has tried to accept it when it has answered twice.
+    for _ in 0..2 {
+        client.shim_pid();
+    }
+    set(before);
+    assert_eq!(second.shim_pid(), client.shim_pid());
 }
 
 #[test]

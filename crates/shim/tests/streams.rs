@@ -170,6 +170,36 @@ fn logging_program_that_dies_harms_no_program() {
 }
 
 #[test]
+fn logging_program_may_die_while_another_container_is_created() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let (path, mut hook) = engine.output("hook");
+    let program = program().to_str().unwrap().to_owned();
+    let hooks =
+        serde_json::json!({ "createRuntime": [{ "path": program, "args": ["inside", "hang", path] }] });
+    let slow = engine.bundle("slow", "wait").with("/hooks", hooks);
+    let mut client = engine.start(&slow);
+    client.begin("Create", &slow.request(Streams::none()));
+    assert_eq!(hook.line(), "begun");
+    let bundle = engine.bundle("c", &format!("write {MANY}"));
+    assert_eq!(whole_life(&mut client, &bundle, logger("die", &engine.path("logged"))), 0);
+    // This one dies before its container exists.
+    let bundle = engine.bundle("d", &format!("write {MANY}"));
+    assert_eq!(whole_life(&mut client, &bundle, Streams::to("binary:///bin/true")), 0);
+}
+
+#[test]
+fn log_file_that_is_a_fifo_without_a_reader_is_refused() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 0");
+    let mut client = engine.start(&bundle);
+    let fifo = engine.fifo("fifo");
+    let refusal = client.try_create(&bundle.request(Streams::to(format!("file://{fifo}")))).unwrap_err();
+    assert!(refusal.message.contains(&fifo), "{refusal:?}");
+}
+
+#[test]
 fn streams_that_cannot_be_opened_fail_create_and_leave_nothing() {
     need!(is_root(), "needs root");
     let engine = Engine::new();

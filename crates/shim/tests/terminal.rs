@@ -5,6 +5,7 @@ use crate::engine::{Engine, Output, input, is_root, need, whole_life};
 use crate::streams::{lines, logger};
 use crate::wire::Empty;
 use crate::wire::task::{DeleteResponse, ResizePtyRequest};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -160,6 +161,67 @@ fn program_at_a_terminal_may_be_killed() {
     assert_eq!(client.wait("c", ""), 137);
     client.delete("c", "");
     assert_eq!(stdout.until_end(), "");
+}
+
+#[test]
+fn program_may_close_its_terminal_and_open_it_again() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "reopen /told /go").with("/process/terminal", true.into());
+    let mut client = engine.start(&bundle);
+    let (out, mut stdout) = engine.output("out");
+    let ((_, mut told), go) = (engine.output("c/rootfs/told"), engine.fifo("c/rootfs/go"));
+    let go = File::options().read(true).write(true).open(go).unwrap();
+    client.create(&bundle, Streams::to(&out).at_terminal());
+    client.start("c", "");
+    assert_eq!(told.line(), "closed");
+    // The shim has seen the hang-up when it has answered twice.
+    for _ in 0..2 {
+        client.state("c", "");
+    }
+    drop(told);
+    until_asleep(client.shim_pid());
+    // The program opens its end, and reads to the end.
+    let mut writer = input(&engine.text("c/rootfs/go"));
+    writer.write_all(b"go").unwrap();
+    drop((go, writer));
+    assert_eq!(stdout.line(), "again");
+    assert_eq!(client.wait("c", ""), 0);
+    assert_eq!(stdout.until_end(), "");
+    client.delete("c", "");
+}
+
+/// Reads the state of a process until it sleeps. A process that polls in vain never does.
+fn until_asleep(pid: u32) {
+    let sleeps = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    assert!((0..100_000).any(|_| sleeps()), "the shim is never idle");
+}
+
+#[test]
+fn shim_rests_while_a_container_with_a_terminal_has_ended() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "exit 0").with("/process/terminal", true.into());
+    let mut client = engine.start(&bundle);
+    let ((out, mut stdout), stdin) = (engine.output("out"), engine.fifo("in"));
+    client.create(&bundle, Streams::to(&out).with_input(&stdin).at_terminal());
+    client.start("c", "");
+    assert_eq!(client.wait("c", ""), 0);
+    assert_eq!(stdout.until_end(), "");
+    until_asleep(client.shim_pid());
+    client.delete("c", "");
+}
+
+#[test]
+fn terminal_whose_output_has_no_name_is_read() {
+    need!(is_root(), "needs root");
+    let engine = Engine::new();
+    let bundle = engine.bundle("c", "write 1000").with("/process/terminal", true.into());
+    let mut client = engine.start(&bundle);
+    assert_eq!(whole_life(&mut client, &bundle, Streams::none().at_terminal()), 0);
 }
 
 #[test]

@@ -126,8 +126,12 @@ impl Daemon {
             let console = Console::new(&task.bundle, self.next_number()).map_err(failed)?;
             return Ok((Opened::default(), Some(console)));
         }
-        let opened = open_streams(&process.stdio, task.owner(), id, &self.flags.namespace);
-        Ok((opened.map_err(failed)?, None))
+        let opened = open_streams(&process.stdio, task.owner(), id, &self.flags.namespace).map_err(failed)?;
+        if let Some(logger) = &opened.kept.logger {
+            // An orphan may have had its pid.
+            self.early.remove(&logger.pid);
+        }
+        Ok((opened, None))
     }
 }
 

@@ -27,10 +27,8 @@ impl Daemon {
             let exit = Exit { status, at: Some(Timestamp::now()) };
             if let Some(key) = self.pids.remove(&pid) {
                 self.ended(&key, exit);
-            } else if self.expects_processes() {
+            } else if !self.replace_logger(pid) && self.expects_processes() {
                 self.early.insert(pid, exit);
-            } else {
-                self.replace_logger(pid);
             }
         }
         if !self.expects_processes() {
@@ -73,6 +71,7 @@ impl Daemon {
         };
         process.kept.stdin = None;
         let (pid, waiters) = (process.pid, std::mem::take(&mut process.waiters));
+        let pumps = process.kept.pumps.clone();
         let event = TaskExit {
             container_id: key.task.clone(),
             id: if key.exec.is_empty() { &key.task } else { &key.exec }.clone(),
@@ -81,6 +80,7 @@ impl Daemon {
             exited_at: exit.at,
         };
         self.publisher.publish("/tasks/exit", "TaskExit", &event);
+        self.finish_pumps(&pumps);
         self.tell_waiters(waiters, exit);
         if !key.exec.is_empty() {
             self.release_container(&key.task);
@@ -134,8 +134,8 @@ impl Daemon {
         }
     }
 
-    /// Reads a container's output in place of a logging program that has died.
-    fn replace_logger(&mut self, pid: u32) {
+    /// Reads a container's output in place of a logging program that has died. Returns false if `pid` is not one's.
+    pub(super) fn replace_logger(&mut self, pid: u32) -> bool {
         let tasks = self.tasks.values_mut();
         let mut processes =
             tasks.flat_map(|task| task.execs.values_mut().chain(std::iter::once(&mut task.first)));
@@ -143,7 +143,7 @@ impl Daemon {
         let Some(logger) =
             processes.find(|process| is_it(&process.kept)).and_then(|process| process.kept.logger.take())
         else {
-            return;
+            return false;
         };
         drop(processes);
         self.log.write("warning", "the logging program has ended; output is lost from here on");
@@ -151,5 +151,6 @@ impl Daemon {
             // Tolerated: without a pump the program waits for room in the pipe.
             let _full = self.pump(pump).is_err();
         }
+        true
     }
 }

@@ -8,7 +8,7 @@ use crate::service::{Served, no_process, no_task};
 use crate::streams::console::Console;
 use crate::streams::pump::Pump;
 use crate::streams::{Kept, connect};
-use crate::verbs::{Outcome, Running, Streams, VerbRequest, launch};
+use crate::verbs::{Outcome, Running, Streams, Verb, VerbRequest, launch};
 use crate::wire::Empty;
 use crate::wire::events::{
     TaskCheckpointed, TaskDelete, TaskExecStarted, TaskPaused, TaskResumed, TaskStart,
@@ -34,6 +34,8 @@ pub(crate) enum Then {
     /// The verb itself has not begun.
     Nothing,
     Created(Box<Task>),
+    /// The remains of a `Create` that was killed are removed. The call fails.
+    Removed(String, Failure),
     /// The first process's program has begun.
     Started(String),
     /// A process was added to a container, or a container restored.
@@ -79,7 +81,11 @@ impl Daemon {
 
     /// Whether a container of this id is being created.
     pub(super) fn is_creating(&self, id: &str) -> bool {
-        self.jobs.values().any(|job| matches!(&job.then, Then::Created(task) if task.id == id))
+        self.jobs.values().any(|job| match &job.then {
+            Then::Created(task) => task.id == id,
+            Then::Removed(removed, _) => removed == id,
+            _ => false,
+        })
     }
 
     /// Whether a verb that runs may make a process that the shim does not know yet.
@@ -98,6 +104,10 @@ impl Daemon {
         let opened = OpenedStreams { kept, pumps, console };
         let answer = match then {
             Then::Nothing => return,
+            Then::Created(task) if signal.is_some() && result.is_err() => {
+                return self.remove_half_made(call, &task, result);
+            }
+            Then::Removed(_, failure) => Err(failure),
             Then::Created(task) => result.and_then(|pid| self.created(*task, pid, opened)),
             Then::Started(id) => self.started(&id, result.map(drop)),
             Then::Joined(key) => self.joined(&key, result, opened),
@@ -114,6 +124,21 @@ impl Daemon {
         self.answer(call, answer.map(Served::Now));
     }
 
+    /// Removes a container whose `create` was killed, as the OOM killer may do. Then the call fails.
+    fn remove_half_made(&mut self, call: Call, task: &Task, result: Result<Option<u32>, Failure>) {
+        let Err(failure) = result else { return };
+        let rootfs = (!task.mounts.is_empty()).then(|| task.bundle.join("rootfs"));
+        let request = VerbRequest {
+            root: task.root.clone(),
+            systemd_cgroup: task.options.systemd_cgroup,
+            verb: Verb::Delete { id: task.id.clone(), force: true, rootfs },
+        };
+        let then = Then::Removed(task.id.clone(), failure.clone());
+        if self.begin(Job::plain(call), then, &request, Streams::default(), &task.bundle).is_err() {
+            self.answer(call, Err(failure));
+        }
+    }
+
     fn created(
         &mut self,
         mut task: Task,
@@ -127,8 +152,9 @@ impl Daemon {
         self.tell_created(&task);
         self.tasks.insert(task.id.clone(), task);
         self.pids.insert(pid, key.clone());
-        self.attach(&key, opened)?;
+        let attached = self.attach(&key, opened);
         self.tell_early_exit(pid);
+        attached?;
         Ok(PidResponse { pid }.encode_to_vec())
     }
 
@@ -186,7 +212,9 @@ impl Daemon {
         let Some(task) = self.tasks.get_mut(id) else { return Err(no_task()) };
         let exit = task.first.exit().unwrap_or_default();
         if let Err(failure) = result {
-            task.first.stage = Stage::Stopped(exit);
+            // A process that has not ended can still be killed.
+            let runs = self.pids.contains_key(&task.first.pid);
+            task.first.stage = if runs { Stage::Created } else { Stage::Stopped(exit) };
             return Err(failure);
         }
         let Some(mut task) = self.tasks.remove(id) else { return Err(no_task()) };
@@ -233,6 +261,7 @@ impl Daemon {
     fn attach(&mut self, key: &Key, opened: OpenedStreams) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
         let OpenedStreams { mut kept, mut pumps, console } = opened;
+        let logger = kept.logger.as_ref().map(|logger| logger.pid);
         if let Some(console) = console {
             let terminal = console.receive().map_err(failed)?;
             let stdio = &self.process(&key.task, &key.exec)?.stdio;
@@ -245,6 +274,10 @@ impl Daemon {
         }
         let process = self.tasks.get_mut(&key.task).and_then(|task| task.process_mut(&key.exec));
         process.ok_or_else(|| no_process(&key.exec))?.kept = kept;
+        // It may have died while the verb ran.
+        if let Some(pid) = logger.filter(|pid| self.early.remove(pid).is_some()) {
+            self.replace_logger(pid);
+        }
         Ok(())
     }
 }

@@ -147,7 +147,8 @@ pub(crate) fn connect(
     }
     let from = terminal.try_clone()?;
     match output_of(&stdio.stdout)? {
-        Output::Fifo("") => {}
+        // Otherwise the program would wait for room in its terminal.
+        Output::Fifo("") => pumps.push(Pump::into_nowhere(from)),
         Output::Fifo(name) => {
             let (to, reader) = output(name)?;
             fcntl_setfl(&to, OFlags::NONBLOCK)?;
@@ -233,7 +234,8 @@ fn append(path: &Path) -> io::Result<File> {
         fs::create_dir_all(directory)?;
     }
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = open(path, flags, Mode::from_raw_mode(0o644));
+    // Does not wait for the reader of a FIFO.
+    let file = open(path, flags | OFlags::NONBLOCK, Mode::from_raw_mode(0o644));
     file.map(File::from).map_err(|errno| at(&path.to_string_lossy(), errno))
 }
 

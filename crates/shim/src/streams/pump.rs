@@ -15,6 +15,10 @@ pub(crate) struct Pump {
     /// Bytes that were read and not yet written. Empty unless the sink is full.
     rest: Vec<u8>,
     carries: Carries,
+    /// Whether the source is a terminal that no process has open.
+    is_closed: bool,
+    /// Whether the program has ended, so that it cannot open its terminal again.
+    is_last: bool,
 }
 
 /// The direction, as the program sees it.
@@ -41,6 +45,8 @@ pub(crate) enum Waits {
     Input,
     /// Until the sink has room.
     Room,
+    /// Until a process opens the terminal again. The kernel reports a hang-up until then.
+    Opened,
     /// For nothing: its source has ended or its sink is gone.
     Ended,
 }
@@ -48,16 +54,17 @@ pub(crate) enum Waits {
 impl Pump {
     /// Both must not block.
     pub(crate) fn new(from: OwnedFd, to: OwnedFd, carries: Carries) -> Self {
-        Self { from, to: Sink::Stream(to), rest: Vec::new(), carries }
+        Self { from, to: Sink::Stream(to), rest: Vec::new(), carries, is_closed: false, is_last: false }
     }
 
     pub(crate) fn into_file(from: OwnedFd, file: File) -> Self {
-        Self { from, to: Sink::File(file), rest: Vec::new(), carries: Carries::Output }
+        Self { to: Sink::File(file), ..Self::into_nowhere(from) }
     }
 
     /// Reads and forgets, so that a program whose logger has died is not blocked.
     pub(crate) fn into_nowhere(from: OwnedFd) -> Self {
-        Self { from, to: Sink::Nowhere, rest: Vec::new(), carries: Carries::Output }
+        let carries = Carries::Output;
+        Self { from, to: Sink::Nowhere, rest: Vec::new(), carries, is_closed: false, is_last: false }
     }
 
     /// Returns the descriptor to poll for input.
@@ -82,6 +89,16 @@ impl Pump {
         !self.rest.is_empty()
     }
 
+    /// Whether it waits until a process opens the terminal again.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Ends the pump of a terminal when no process has it open, because its program has ended.
+    pub(crate) fn end_when_closed(&mut self) {
+        self.is_last = true;
+    }
+
     /// Copies one chunk, or the rest of the last one.
     pub(crate) fn turn(&mut self) -> Waits {
         if !self.rest.is_empty() {
@@ -89,9 +106,13 @@ impl Pump {
             return self.put(&rest);
         }
         let mut room = [0; CHUNK];
-        match read(&self.from, &mut room) {
-            // A terminal whose other side is closed returns EIO.
-            Ok(0) | Err(Errno::IO) => Waits::Ended,
+        let result = read(&self.from, &mut room);
+        // A terminal whose other side is closed returns EIO. A program may close all its descriptors of the terminal and
+        // open it again, as systemd does.
+        self.is_closed = result == Err(Errno::IO) && !self.is_last;
+        match result {
+            Err(Errno::IO) if self.is_closed => Waits::Opened,
+            Ok(0) => Waits::Ended,
             Ok(count) => self.put(room.get(..count).unwrap_or_default()),
             Err(Errno::AGAIN | Errno::INTR) => Waits::Input,
             Err(_) => Waits::Ended,
