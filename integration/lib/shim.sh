@@ -94,7 +94,7 @@ check_containers_outlive_containerd() {
 check_containerd_is_killed_while_containers_start() {
     local i pids=()
     for i in $(seq 10); do
-        run --detach --null-io -- "many$i" sleep 1000 &
+        run --detach --null-io -- "early$i" sleep 1000 &
         pids+=($!)
     done
     eventually sh -c '[ -n "$(ctr tasks ls --quiet)" ]'

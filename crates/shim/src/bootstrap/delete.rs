@@ -1,7 +1,7 @@
 //! `delete`: removes what is left of a container whose shim has been killed.
 
 use crate::bootstrap::options::{kept_options, state_directory};
-use crate::bootstrap::socket::DIRECTORY;
+use crate::bootstrap::socket::{DIRECTORY, remove_dead};
 use crate::bootstrap::start::{ADDRESS, socket_of};
 use crate::flags::Flags;
 use crate::verbs::{Verb, VerbRequest, carry_out};
@@ -11,7 +11,6 @@ use husk_runtime::{Signal, Store};
 use prost::Message as _;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn delete(flags: &Flags) -> Result<(), String> {
@@ -48,8 +47,6 @@ fn remove_socket(bundle: &Path, flags: &Flags) {
     };
     // Tolerated: without config.json the shim never had a socket.
     let Ok(path) = path else { return };
-    if UnixStream::connect(&path).is_err() {
-        // Tolerated: the next shim of the group replaces it.
-        let _left = fs::remove_file(&path).is_err();
-    }
+    // Tolerated: the next shim of the group replaces it.
+    let _left = remove_dead(&path).is_err();
 }

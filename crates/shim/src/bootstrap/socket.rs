@@ -47,6 +47,16 @@ pub(super) fn claim(path: &Path) -> io::Result<Socket> {
     bound
 }
 
+/// Removes the socket of a shim that was killed, unless another shim has taken its place.
+pub(super) fn remove_dead(path: &Path) -> io::Result<()> {
+    let lock = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    match UnixStream::connect(path) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::remove_file(path),
+    }
+}
+
 fn bind(path: &Path) -> io::Result<Socket> {
     match UnixListener::bind(path) {
         Err(error) if error.raw_os_error() == Some(Errno::ADDRINUSE.raw_os_error()) => {
@@ -63,7 +73,7 @@ fn bind(path: &Path) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Socket, claim, path};
+    use super::{Socket, claim, path, remove_dead};
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
@@ -82,7 +92,11 @@ mod tests {
         let Socket::New(first) = claim(&path).unwrap() else { panic!("nobody listened") };
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(matches!(claim(&path).unwrap(), Socket::Served));
+        remove_dead(&path).unwrap();
+        assert!(path.exists());
         drop(first);
         assert!(matches!(claim(&path).unwrap(), Socket::New(_)));
+        remove_dead(&path).unwrap();
+        assert!(!path.exists());
     }
 }

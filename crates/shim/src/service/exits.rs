@@ -10,7 +10,7 @@ use crate::streams::pump::Carries;
 use crate::wire::Timestamp;
 use crate::wire::events::TaskExit;
 use husk_runtime::{KillScope, Signal};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
 impl Daemon {
     /// Reaps every child that has ended: verbs, processes of containers and their orphans, and logging programs.
@@ -38,7 +38,12 @@ impl Daemon {
 
     /// Tells the end of a process that ended before the verb that made it.
     pub(super) fn tell_early_exit(&mut self, pid: u32) {
+        // A pid that belongs to a child again was reused: the end was that of an orphan.
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let child = Pid::from_raw(pid.cast_signed());
+        let is_reused = child.is_some_and(|child| waitid(WaitId::Pid(child), flags).is_ok());
         if let Some(exit) = self.early.remove(&pid)
+            && !is_reused
             && let Some(key) = self.pids.remove(&pid)
         {
             self.ended(&key, exit);

@@ -29,7 +29,7 @@ impl Logger {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((out_reader, out), (err_reader, err), (_, ready)) = (pipe()?, pipe()?, pipe()?);
         let mut command = Command::new(path);
-        command.args(arguments).env("CONTAINER_ID", id).env("CONTAINER_NAMESPACE", namespace);
+        command.args(arguments).env_clear().env("CONTAINER_ID", id).env("CONTAINER_NAMESPACE", namespace);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.fd(3, out_reader.try_clone()?).fd(4, err_reader.try_clone()?).fd(5, ready);
         let child = command.spawn_and_exec().map_err(|error| {
