@@ -44,7 +44,7 @@ pub struct Registration {
     pub systemd_cgroup: bool,
 }
 
-/// The file name of husk's shim for containerd. containerd derives it from [`SHIM_TYPE`].
+/// The file name of husk's shim for containerd. containerd derives it from the name of the runtime.
 pub const SHIM: &str = "containerd-shim-husk-v1";
 
 /// The name of the runtime whose shim is [`SHIM`].
