@@ -25,7 +25,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Does the same with its output in this file. A hook has no output.
+        // Does the same, but writes to this file, because a hook has no output.
         ["hang", path] => {
             let mut file = fs::File::create(path)?;
             writeln!(file, "begun")?;

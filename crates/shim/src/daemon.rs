@@ -12,7 +12,7 @@ use crate::service::jobs::Job;
 use crate::service::task::{Exit, Key, Task};
 use crate::streams::pump::{Pump, Waits};
 use crate::wire::ttrpc::{Request, Response};
-use husk_runtime::OomWatch;
+use husk_runtime::{OomWatch, tolerate};
 use husk_spawn::{Signal, SignalSet, read_signalfd, signalfd};
 use prost::Message as _;
 use rustix::event::epoll::EventFlags;
@@ -135,8 +135,10 @@ impl Daemon {
         self.stop_at = Some(Instant::now() + LAST_EVENTS);
         let address = self.listener.local_addr().ok();
         if let Some(path) = address.as_ref().and_then(|address| address.as_pathname()) {
-            // Tolerated: the directory may be gone, for example after containerd was removed.
-            let _gone = fs::remove_file(path).is_err();
+            tolerate(
+                fs::remove_file(path),
+                "the directory may be gone, for example after containerd was removed",
+            );
         }
     }
 
@@ -264,8 +266,7 @@ impl Daemon {
         // Closing a descriptor does not remove it from the poller while it has duplicates, as a terminal's have. The
         // hang-up of the terminal would then keep the loop busy.
         for fd in [Some(pump.source()), pump.sink()].into_iter().flatten() {
-            // Tolerated: the poller waits for one of them only.
-            let _other = self.poller.remove(fd).is_err();
+            tolerate(self.poller.remove(fd), "the poller waits for one of them only");
         }
     }
 

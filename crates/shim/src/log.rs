@@ -1,5 +1,6 @@
 //! The shim's log: lines that containerd copies to its own.
 
+use husk_runtime::tolerate;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::write;
 use std::os::fd::OwnedFd;
@@ -14,12 +15,11 @@ impl Log {
         Self(open("log", flags, Mode::empty()).ok())
     }
 
-    /// Writes a line in the format of containerd's log. A line for which the FIFO has no room is lost.
+    /// Writes a line in the format of containerd's log. If the FIFO is full, the line is lost.
     pub(crate) fn write(&self, level: &str, message: &str) {
         if let Some(fifo) = &self.0 {
             let line = format!("level={level} msg={message:?} runtime=io.containerd.husk.v1\n");
-            // Tolerated: see above.
-            let _lost = write(fifo, line.as_bytes()).is_err();
+            tolerate(write(fifo, line.as_bytes()), "there is nowhere else to report it");
         }
     }
 }

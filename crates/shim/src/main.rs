@@ -42,8 +42,8 @@ fn program() -> u8 {
     match run() {
         Ok(()) => 0,
         Err(error) => {
-            // Tolerated: there is nowhere else to report it.
-            let _unwritten = write!(std::io::stderr(), "io.containerd.husk.v1: {error}").is_err();
+            let written = write!(std::io::stderr(), "io.containerd.husk.v1: {error}");
+            husk_runtime::tolerate(written, "there is nowhere else to report it");
             1
         }
     }
@@ -67,7 +67,7 @@ fn run() -> Result<(), String> {
     if flags.namespace.is_empty() {
         return Err("shim namespace cannot be empty".to_owned());
     }
-    flags.ttrpc_address = env::var("TTRPC_ADDRESS").unwrap_or_default();
+    flags.ttrpc_address = env::var(bootstrap::start::TTRPC_ADDRESS).unwrap_or_default();
     match &*flags.action {
         "start" => bootstrap::start::start(&flags),
         "delete" => bootstrap::delete::delete(&flags),

@@ -7,8 +7,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 
-/// The files of a cgroup, which are read by name. [`Stats`](super::Stats) has what runc reports; this is for reports of
-/// another form. A file that does not exist has no contents.
+/// The files of a cgroup, which are read by name. This is for reports in another form than runc's, which
+/// [`Stats`](super::Stats) has. A file that does not exist is read as empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     pub(crate) directory: &'a OwnedFd,

@@ -132,7 +132,7 @@ pub fn events(
 ///
 /// # Errors
 ///
-/// If it has no cgroup, or that has no memory controller.
+/// If the container has no cgroup, or its cgroup has no memory controller.
 pub fn watch_memory(store: &Store, id: &str) -> Result<OomWatch, Error> {
     Ok(cgroups::paths(&store.entry(id)?.read()?)?.watch_oom()?)
 }
@@ -141,7 +141,7 @@ pub fn watch_memory(store: &Store, id: &str) -> Result<OomWatch, Error> {
 ///
 /// # Errors
 ///
-/// If it has no cgroup.
+/// If the container has no cgroup.
 pub fn cgroup_paths(store: &Store, id: &str) -> Result<CgroupPaths, Error> {
     cgroups::paths(&store.entry(id)?.read()?).cloned()
 }

@@ -7,7 +7,7 @@ use crate::flags::Flags;
 use crate::verbs::{Verb, VerbRequest, carry_out};
 use crate::wire::Timestamp;
 use crate::wire::task::DeleteResponse;
-use husk_runtime::{Signal, Store};
+use husk_runtime::{Signal, Store, tolerate};
 use prost::Message as _;
 use std::fs;
 use std::io::{self, Write as _};
@@ -25,8 +25,7 @@ pub(crate) fn delete(flags: &Flags) -> Result<(), String> {
     let failure = outcome.result.err().map(|failure| failure.message);
     // containerd logs this as a warning.
     for text in outcome.warnings.into_iter().chain(failure) {
-        // Tolerated: nobody else can be told.
-        let _unwritten = writeln!(io::stderr(), "{text}").is_err();
+        tolerate(writeln!(io::stderr(), "{text}"), "there is nowhere else to report it");
     }
     remove_socket(&bundle, flags);
     let response = DeleteResponse {
@@ -47,6 +46,5 @@ fn remove_socket(bundle: &Path, flags: &Flags) {
     };
     // Tolerated: without config.json the shim never had a socket.
     let Ok(path) = path else { return };
-    // Tolerated: the next shim of the group replaces it.
-    let _left = remove_dead(&path).is_err();
+    tolerate(remove_dead(&path), "the next shim of the group replaces it");
 }

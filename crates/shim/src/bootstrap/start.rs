@@ -8,6 +8,7 @@ use crate::bootstrap::socket::{self, DIRECTORY, Socket};
 use crate::flags::Flags;
 use crate::wire::Any;
 use crate::wire::options::{BootstrapParams, BootstrapResult, Options};
+use husk_runtime::tolerate;
 use husk_spawn::{Command, Stdio};
 use prost::Message as _;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -29,6 +30,9 @@ const HIGHEST_SCORE: i32 = 1000;
 /// The annotations that name a container's group, in this order.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
 
+/// The variable with the address of containerd's ttrpc socket.
+pub(crate) const TTRPC_ADDRESS: &str = "TTRPC_ADDRESS";
+
 /// The file in the bundle with the socket's address. containerd 1.6 reads it after a restart, and `delete` does.
 pub(super) const ADDRESS: &str = "address";
 
@@ -44,6 +48,8 @@ struct Told {
     options: Options,
     directory: PathBuf,
     address: String,
+    /// The address of containerd's ttrpc socket.
+    ttrpc_address: String,
     format: Format,
 }
 
@@ -57,9 +63,8 @@ pub(crate) fn start(flags: &Flags) -> Result<(), String> {
     fs::write(ADDRESS, &address).map_err(|error| format!("write {ADDRESS}: {error}"))?;
     let claimed = socket::claim(&path).map_err(|error| format!("listen on {}: {error}", path.display()))?;
     if let Socket::New(listener) = claimed {
-        start_daemon(flags, &told.options, listener).inspect_err(|_| {
-            // Tolerated: the next shim of the group replaces it.
-            let _left = fs::remove_file(&path).is_err();
+        start_daemon(flags, &told, listener).inspect_err(|_| {
+            tolerate(fs::remove_file(&path), "the next shim of the group replaces it");
         })?;
     }
     print(&told.format, &address)
@@ -95,25 +100,27 @@ fn told(flags: &Flags, input: &[u8]) -> Result<Told, String> {
     let options = |any: Option<&Any>| options_of(any).map_err(|failure| failure.message);
     match params {
         Some(params) => {
-            let any = params.extensions.iter().find_map(|extension| extension.value.as_ref());
-            let directory = if params.socket_dir.is_empty() { DIRECTORY } else { &*params.socket_dir }.into();
             // An extension of another type is not for this shim.
-            let options = options(any.filter(|any| any.type_url.ends_with("Options")))?;
-            let address = params.containerd_grpc_address;
-            Ok(Told { options, directory, address, format: Format::Protobuf })
+            let mut extensions = params.extensions.iter().filter_map(|extension| extension.value.as_ref());
+            let any = extensions.find(|any| any.type_url.ends_with("Options"));
+            let directory = if params.socket_dir.is_empty() { DIRECTORY } else { &*params.socket_dir }.into();
+            let options = options(any)?;
+            let (address, ttrpc_address) = (params.containerd_grpc_address, params.containerd_ttrpc_address);
+            Ok(Told { options, directory, address, ttrpc_address, format: Format::Protobuf })
         }
         None => {
             let any = if input.is_empty() { None } else { Any::decode(input).ok() };
             let format =
                 if env::var_os("MAX_SHIM_VERSION").is_some() { Format::Json } else { Format::Address };
-            let address = flags.address.clone();
-            Ok(Told { options: options(any.as_ref())?, directory: DIRECTORY.into(), address, format })
+            let options = options(any.as_ref())?;
+            let (address, ttrpc_address) = (flags.address.clone(), flags.ttrpc_address.clone());
+            Ok(Told { options, directory: DIRECTORY.into(), address, ttrpc_address, format })
         }
     }
 }
 
 /// Starts the daemon from a copy of this program that no container can write.
-fn start_daemon(flags: &Flags, options: &Options, listener: UnixListener) -> Result<(), String> {
+fn start_daemon(flags: &Flags, told: &Told, listener: UnixListener) -> Result<(), String> {
     let program = husk_runtime::sealed_program().map_err(|error| error.to_string())?;
     // The daemon's socket gets the number 3.
     let program =
@@ -128,6 +135,7 @@ fn start_daemon(flags: &Flags, options: &Options, listener: UnixListener) -> Res
     command
         .arg0(crate::PROGRAM)
         .args(flags.of_daemon())
+        .env(TTRPC_ADDRESS, &told.ttrpc_address)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -136,7 +144,8 @@ fn start_daemon(flags: &Flags, options: &Options, listener: UnixListener) -> Res
     let child = command.spawn_and_exec().map_err(|error| format!("start the shim: {error}"))?;
     let pid = child.id();
     child.let_go();
-    if options.shim_cgroup.is_empty() { Ok(()) } else { join_cgroup(&options.shim_cgroup, pid) }
+    let cgroup = &told.options.shim_cgroup;
+    if cgroup.is_empty() { Ok(()) } else { join_cgroup(cgroup, pid) }
 }
 
 /// Has the OOM killer prefer the shim to containerd. The daemon inherits the score.
@@ -216,16 +225,18 @@ mod tests {
         let old = told(&flags(), &any().encode_to_vec()).unwrap();
         assert_eq!(old.options.shim_cgroup, "/shims");
         assert!(!matches!(old.format, Format::Protobuf));
+        let other = Any { type_url: "another.Extension".to_owned(), value: vec![0xff] };
         let params = BootstrapParams {
             instance_id: "c".to_owned(),
             namespace: "n".to_owned(),
             containerd_grpc_address: "/c.sock".to_owned(),
+            containerd_ttrpc_address: "/t.sock".to_owned(),
             socket_dir: "/s".to_owned(),
-            extensions: vec![Extension { value: Some(any()) }],
-            ..BootstrapParams::default()
+            extensions: vec![Extension { value: Some(other) }, Extension { value: Some(any()) }],
         };
         let new = told(&flags(), &params.encode_to_vec()).unwrap();
         assert_eq!((&*new.options.shim_cgroup, &*new.address), ("/shims", "/c.sock"));
+        assert_eq!(new.ttrpc_address, "/t.sock");
         assert_eq!(new.directory, Path::new("/s"));
         assert!(matches!(new.format, Format::Protobuf));
         assert!(told(&flags(), &[]).is_ok());

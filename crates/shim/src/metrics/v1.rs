@@ -283,7 +283,7 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
 }
 
 impl Memory {
-    /// Sets the field of a line of `memory.stat`. The messages have no field for some lines.
+    /// Sets the field that a line of `memory.stat` belongs to. Lines without a field in the message are ignored.
     fn set(&mut self, key: &str, value: u64) {
         let field = match key {
             "cache" => &mut self.cache,

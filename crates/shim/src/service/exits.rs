@@ -9,13 +9,13 @@ use crate::streams::Kept;
 use crate::streams::pump::Carries;
 use crate::wire::Timestamp;
 use crate::wire::events::TaskExit;
-use husk_runtime::{KillScope, Signal};
+use husk_runtime::{KillScope, Signal, tolerate};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
 impl Daemon {
     /// Reaps every child that has ended: verbs, processes of containers and their orphans, and logging programs.
     pub(crate) fn reap(&mut self) {
-        // An error says that there are no children.
+        // `wait` fails with ECHILD if there are no children.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let (code, signal) = (status.exit_status(), status.terminating_signal());
             let pid = pid.as_raw_pid().unsigned_abs();
@@ -56,8 +56,7 @@ impl Daemon {
         if key.exec.is_empty() && task.first.stage != Stage::Starting {
             // Without a pid namespace of its own the container's other processes have survived.
             let survivors = husk_runtime::kill(&task.store(), &key.task, Signal::KILL, KillScope::First);
-            // Tolerated: usually there is nothing left to kill.
-            let _none = survivors.is_err();
+            tolerate(survivors, "usually there is nothing left to kill");
             // Version 1 does not announce every kill, so this looks before the cgroup is removed.
             if let Some(number) = task.memory {
                 self.memory_ready(number);
@@ -153,8 +152,7 @@ impl Daemon {
         drop(processes);
         self.log.write("warning", "the logging program has ended; output is lost from here on");
         for pump in logger.replaced().unwrap_or_default() {
-            // Tolerated: without a pump the program waits for room in the pipe.
-            let _full = self.pump(pump).is_err();
+            tolerate(self.pump(pump), "without a pump the program waits for room in the pipe");
         }
         true
     }

@@ -1,5 +1,6 @@
 //! Receives the terminal of a new process.
 
+use husk_runtime::tolerate;
 use rustix::fs::{AtFlags, Mode, OFlags, open, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -52,7 +53,7 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // Tolerated: the bundle may have been removed with it.
-        let _gone = unlinkat(&self.bundle, &self.name, AtFlags::empty()).is_err();
+        let removed = unlinkat(&self.bundle, &self.name, AtFlags::empty());
+        tolerate(removed, "the bundle may have been removed with it");
     }
 }

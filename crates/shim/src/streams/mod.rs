@@ -249,7 +249,7 @@ fn log_file(path: &Path, owner: Owner, pumps: &mut Vec<Pump>) -> io::Result<Owne
     Ok(writer)
 }
 
-/// Gives a stream to the container's root, who could otherwise not open /dev/stdout again.
+/// Makes the container's root the owner of a stream. Otherwise that user could not open /dev/stdout again.
 fn give(end: &impl AsFd, owner: Owner) -> io::Result<()> {
     if owner.uid == 0 && owner.gid == 0 {
         return Ok(());

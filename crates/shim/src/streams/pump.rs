@@ -1,5 +1,6 @@
 //! Copies bytes from a terminal or pipe without blocking.
 
+use husk_runtime::tolerate;
 use rustix::io::{Errno, read, write};
 use std::fs::File;
 use std::io::Write as _;
@@ -123,8 +124,7 @@ impl Pump {
         match &mut self.to {
             Sink::Nowhere => Waits::Input,
             Sink::File(file) => {
-                // Tolerated: a program must not fail because its log cannot be written.
-                let _lost = file.write_all(bytes).is_err();
+                tolerate(file.write_all(bytes), "a program must not fail because its log cannot be written");
                 Waits::Input
             }
             Sink::Stream(to) => loop {
