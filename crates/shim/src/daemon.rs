@@ -17,6 +17,7 @@ use husk_spawn::{Signal, SignalSet, read_signalfd, signalfd};
 use prost::Message as _;
 use rustix::event::epoll::EventFlags;
 use rustix::process::{Pid, set_child_subreaper};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -50,7 +51,7 @@ pub(crate) struct Daemon {
     clients: BTreeMap<u32, Channel>,
     /// The number of the publisher's connection, and what the poller waits for there.
     publisher_polled: Option<(u32, EventFlags)>,
-    last_number: u32,
+    last_number: Cell<u32>,
     /// Set by `Shutdown`: when to end at the latest.
     stop_at: Option<Instant>,
 }
@@ -84,7 +85,7 @@ impl Daemon {
             signals,
             clients: BTreeMap::new(),
             publisher_polled: None,
-            last_number: 0,
+            last_number: Cell::new(0),
             stop_at: None,
         })
     }
@@ -117,9 +118,9 @@ impl Daemon {
     }
 
     /// Returns a number that was not used before.
-    pub(crate) fn next_number(&mut self) -> u32 {
-        self.last_number += 1;
-        self.last_number
+    pub(crate) fn next_number(&self) -> u32 {
+        self.last_number.set(self.last_number.get() + 1);
+        self.last_number.get()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -4,12 +4,12 @@ use crate::bootstrap::options::{options_of, state_directory};
 use crate::daemon::Daemon;
 use crate::failure::{Code, Failure};
 use crate::rpc::Call;
-use crate::service::jobs::{Job, Then};
+use crate::service::jobs::{Then, run};
 use crate::service::task::{Activity, Process, Stage, Task};
 use crate::service::{Served, wrong_state};
 use crate::streams::console::Console;
 use crate::streams::{Opened, Stdio, check_fifos, open_streams};
-use crate::verbs::{Create, Verb, VerbRequest};
+use crate::verbs::{Create, Verb};
 use crate::wire::events::{TaskCreate, TaskExecAdded, TaskIo};
 use crate::wire::task::{CreateRequest, ExecRequest, PidResponse};
 use serde_json::Value;
@@ -56,16 +56,9 @@ impl Daemon {
             self.tasks.insert(task.id.clone(), task);
             return response;
         }
-        let (opened, console) = self.open(&task, &task.first, &task.id)?;
-        let create = create_of(&task, console.as_ref());
-        let job = Job::new(call, opened.kept, opened.pumps, console);
-        let verb = VerbRequest {
-            root: task.root.clone(),
-            systemd_cgroup: task.options.systemd_cgroup,
-            verb: Verb::Create(create),
-        };
-        let bundle = task.bundle.clone();
-        self.begin(job, Then::Created(Box::new(task)), &verb, opened.ends, &bundle)?;
+        let mut opened = self.open(&task, &task.first, &task.id)?;
+        let running = run(&task, Verb::Create(create_of(&task, &opened)), &mut opened)?;
+        self.follow(call, running, Then::Created(Box::new(task)), opened);
         Ok(Served::Later)
     }
 
@@ -114,33 +107,25 @@ impl Daemon {
     }
 
     /// Opens the streams of a process that is about to be created, or the socket that receives its terminal.
-    pub(super) fn open(
-        &mut self,
-        task: &Task,
-        process: &Process,
-        id: &str,
-    ) -> Result<(Opened, Option<Console>), Failure> {
-        let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
-        if process.stdio.terminal {
-            check_fifos(&process.stdio).map_err(failed)?;
-            let console = Console::new(&task.bundle, self.next_number()).map_err(failed)?;
-            return Ok((Opened::default(), Some(console)));
-        }
-        let opened = open_streams(&process.stdio, task.owner(), id, &self.flags.namespace).map_err(failed)?;
-        if let Some(logger) = &opened.kept.logger {
-            // An orphan may have had its pid.
-            self.early.remove(&logger.pid);
-        }
-        Ok((opened, None))
+    pub(super) fn open(&self, task: &Task, process: &Process, id: &str) -> Result<Opened, Failure> {
+        let stdio = &process.stdio;
+        let opened = if stdio.terminal {
+            check_fifos(stdio)
+                .and_then(|()| Console::new(&task.bundle, self.next_number()))
+                .map(|console| Opened { console: Some(console), ..Opened::default() })
+        } else {
+            open_streams(stdio, task.owner(), id, &self.flags.namespace)
+        };
+        opened.map_err(|error| Failure::new(Code::Unknown, error.to_string()))
     }
 }
 
-pub(super) fn create_of(task: &Task, console: Option<&Console>) -> Create {
+pub(super) fn create_of(task: &Task, opened: &Opened) -> Create {
     Create {
         id: task.id.clone(),
         bundle: task.bundle.clone(),
         rootfs: task.mounts.clone(),
-        console_socket: console.map(Console::path),
+        console_socket: opened.console.as_ref().map(Console::path),
         no_pivot_root: task.options.no_pivot_root,
         no_new_keyring: task.options.no_new_keyring,
     }

@@ -5,34 +5,27 @@ use crate::failure::{Code, Failure};
 use crate::rpc::Call;
 use crate::service::task::{Activity, Exit, Key, Stage, Task};
 use crate::service::{Served, no_process, no_task};
-use crate::streams::console::Console;
-use crate::streams::pump::Pump;
-use crate::streams::{Kept, connect};
-use crate::verbs::{Outcome, Running, Streams, Verb, VerbRequest, launch};
+use crate::streams::{Opened, connect};
+use crate::verbs::{Outcome, Running, Verb, VerbRequest, launch};
 use crate::wire::Empty;
 use crate::wire::events::{
     TaskCheckpointed, TaskDelete, TaskExecStarted, TaskPaused, TaskResumed, TaskStart,
 };
 use crate::wire::task::{DeleteResponse, PidResponse};
 use prost::Message as _;
-use std::path::Path;
 
 /// A verb that runs.
 #[derive(Debug)]
 pub(crate) struct Job {
     call: Call,
-    running: Option<Running>,
+    running: Running,
     then: Then,
-    kept: Kept,
-    pumps: Vec<Pump>,
-    console: Option<Console>,
+    opened: Opened,
 }
 
 /// The step that follows the verb.
 #[derive(Debug)]
 pub(crate) enum Then {
-    /// The verb itself has not begun.
-    Nothing,
     Created(Box<Task>),
     /// The remains of a `Create` that was killed are removed. The call fails.
     Removed(String, Failure),
@@ -50,33 +43,21 @@ pub(crate) enum Then {
     },
 }
 
-impl Job {
-    /// A job for which nothing was opened.
-    pub(crate) fn plain(call: Call) -> Self {
-        Self::new(call, Kept::default(), Vec::new(), None)
-    }
-
-    pub(crate) fn new(call: Call, kept: Kept, pumps: Vec<Pump>, console: Option<Console>) -> Self {
-        Self { call, running: None, then: Then::Nothing, kept, pumps, console }
-    }
+/// Starts the process of a verb of the container. Gives it the streams of the process that it makes.
+pub(super) fn run(task: &Task, verb: Verb, opened: &mut Opened) -> Result<Running, Failure> {
+    let systemd_cgroup = task.options.systemd_cgroup;
+    let request = VerbRequest { root: task.root.clone(), systemd_cgroup, verb };
+    launch(&request, std::mem::take(&mut opened.ends), &task.bundle, std::env::vars_os())
 }
 
 impl Daemon {
-    /// Begins a verb in `directory`.
-    pub(super) fn begin(
-        &mut self,
-        mut job: Job,
-        then: Then,
-        verb: &VerbRequest,
-        ends: Streams,
-        directory: &Path,
-    ) -> Result<(), Failure> {
-        let running = launch(verb, ends, directory, std::env::vars_os())?;
-        let pid = running.pid;
-        job.running = Some(running);
-        job.then = then;
-        self.jobs.insert(pid, job);
-        Ok(())
+    /// Answers the call when the verb has ended.
+    pub(super) fn follow(&mut self, call: Call, running: Running, then: Then, opened: Opened) {
+        if let Some(logger) = &opened.kept.logger {
+            // An orphan may have had its pid.
+            self.early.remove(&logger.pid);
+        }
+        self.jobs.insert(running.pid, Job { call, running, then, opened });
     }
 
     /// Whether a container of this id is being created.
@@ -95,15 +76,12 @@ impl Daemon {
 
     /// Answers the call whose verb has ended. `signal` is the one that killed the verb.
     pub(super) fn finish(&mut self, job: Job, signal: Option<i32>) {
-        let Job { call, running, then, kept, pumps, console } = job;
-        let Some(running) = running else { return };
+        let Job { call, running, then, opened } = job;
         let Outcome { result, warnings } = running.outcome(signal);
         for warning in warnings {
             self.log.write("warning", &warning);
         }
-        let opened = OpenedStreams { kept, pumps, console };
         let answer = match then {
-            Then::Nothing => return,
             Then::Created(task) if signal.is_some() && result.is_err() => {
                 return self.remove_half_made(call, &task, result);
             }
@@ -128,29 +106,21 @@ impl Daemon {
     fn remove_half_made(&mut self, call: Call, task: &Task, result: Result<Option<u32>, Failure>) {
         let Err(failure) = result else { return };
         let rootfs = (!task.mounts.is_empty()).then(|| task.bundle.join("rootfs"));
-        let request = VerbRequest {
-            root: task.root.clone(),
-            systemd_cgroup: task.options.systemd_cgroup,
-            verb: Verb::Delete { id: task.id.clone(), force: true, rootfs },
-        };
-        let then = Then::Removed(task.id.clone(), failure.clone());
-        if self.begin(Job::plain(call), then, &request, Streams::default(), &task.bundle).is_err() {
-            self.answer(call, Err(failure));
+        let verb = Verb::Delete { id: task.id.clone(), force: true, rootfs };
+        let mut opened = Opened::default();
+        match run(task, verb, &mut opened) {
+            Ok(running) => self.follow(call, running, Then::Removed(task.id.clone(), failure), opened),
+            Err(_) => self.answer(call, Err(failure)),
         }
     }
 
-    fn created(
-        &mut self,
-        mut task: Task,
-        pid: Option<u32>,
-        opened: OpenedStreams,
-    ) -> Result<Vec<u8>, Failure> {
+    fn created(&mut self, mut task: Task, pid: Option<u32>, opened: Opened) -> Result<Vec<u8>, Failure> {
         let pid = pid.unwrap_or_default();
         let key = Key::first(&task.id);
         task.first.pid = pid;
-        self.watch_memory(&mut task);
         self.tell_created(&task);
         self.tasks.insert(task.id.clone(), task);
+        self.watch_memory(&key.task);
         self.pids.insert(pid, key.clone());
         let attached = self.attach(&key, opened);
         self.tell_early_exit(pid);
@@ -176,7 +146,7 @@ impl Daemon {
         &mut self,
         key: &Key,
         result: Result<Option<u32>, Failure>,
-        opened: OpenedStreams,
+        opened: Opened,
     ) -> Result<Vec<u8>, Failure> {
         let process = self.process_mut(&key.task, &key.exec)?;
         let pid = match result {
@@ -193,7 +163,7 @@ impl Daemon {
         (process.pid, process.stage) = (pid, Stage::Running);
         self.pids.insert(pid, key.clone());
         if key.exec.is_empty() {
-            self.watch_restored(&key.task);
+            self.watch_memory(&key.task);
             let event = TaskStart { container_id: key.task.clone(), pid };
             self.publisher.publish("/tasks/start", "TaskStart", &event);
         } else {
@@ -217,10 +187,13 @@ impl Daemon {
             task.first.stage = if runs { Stage::Created } else { Stage::Stopped(exit) };
             return Err(failure);
         }
-        let Some(mut task) = self.tasks.remove(id) else { return Err(no_task()) };
+        let Some(task) = self.tasks.remove(id) else { return Err(no_task()) };
         let pid = task.first.pid;
         self.pids.remove(&pid);
-        self.forget_memory(&mut task);
+        if let Some(number) = task.memory {
+            // Closing the descriptor removes it from the poller.
+            self.memory.remove(&number);
+        }
         for process in task.execs.into_values().chain([task.first]) {
             if let Some((call, _)) = process.draining {
                 let Exit { status: exit_status, at: exited_at } = process.exit().unwrap_or_default();
@@ -258,9 +231,9 @@ impl Daemon {
     }
 
     /// Hands the streams that were opened for a process over to it.
-    fn attach(&mut self, key: &Key, opened: OpenedStreams) -> Result<(), Failure> {
+    fn attach(&mut self, key: &Key, opened: Opened) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::Unknown, error.to_string());
-        let OpenedStreams { mut kept, mut pumps, console } = opened;
+        let Opened { ends: _, mut kept, mut pumps, console } = opened;
         let logger = kept.logger.as_ref().map(|logger| logger.pid);
         if let Some(console) = console {
             let terminal = console.receive().map_err(failed)?;
@@ -280,11 +253,4 @@ impl Daemon {
         }
         Ok(())
     }
-}
-
-/// The streams of a job.
-struct OpenedStreams {
-    kept: Kept,
-    pumps: Vec<Pump>,
-    console: Option<Console>,
 }

@@ -4,11 +4,12 @@ use crate::daemon::Daemon;
 use crate::failure::{Code, Failure};
 use crate::rpc::Call;
 use crate::service::create::create_of;
-use crate::service::jobs::{Job, Then};
+use crate::service::jobs::{Then, run};
 use crate::service::task::{Activity, Exit, Key, Process, Stage};
 use crate::service::{Served, no_process, wrong_state};
+use crate::streams::Opened;
 use crate::streams::console::Console;
-use crate::verbs::{Exec, Restore, Streams, Verb, VerbRequest};
+use crate::verbs::{Exec, Restore, Verb};
 use crate::wire::task::{
     DeleteResponse, KillRequest, ProcessRequest, ResizePtyRequest, StateResponse, Status, WaitResponse,
 };
@@ -48,33 +49,25 @@ impl Daemon {
 
     /// Starts a process that does not exist yet: an exec, or the first one of a container that is restored.
     fn start_new(&mut self, call: Call, id: &str, exec: &str) -> Result<(), Failure> {
-        let Some(task) = self.tasks.remove(id) else { return Err(super::no_task()) };
-        let opened = match task.process(exec) {
-            Some(process) => self.open(&task, process, if exec.is_empty() { id } else { exec }),
-            None => Err(no_process(exec)),
+        let task = self.task(id)?;
+        let process = task.process(exec).ok_or_else(|| no_process(exec))?;
+        let mut opened = self.open(task, process, if exec.is_empty() { id } else { exec })?;
+        let verb = match &task.checkpoint {
+            Some(image) if exec.is_empty() => Verb::Restore(Restore {
+                create: create_of(task, &opened),
+                image: image.clone(),
+                work: Some(work_directory(&task.options.criu_work_path, &task.bundle)),
+            }),
+            _ => Verb::Exec(Exec {
+                id: id.to_owned(),
+                process: process.spec.clone(),
+                console_socket: opened.console.as_ref().map(Console::path),
+            }),
         };
-        let request = opened.map(|(opened, console)| {
-            let verb = match &task.checkpoint {
-                Some(image) if exec.is_empty() => Verb::Restore(Restore {
-                    create: create_of(&task, console.as_ref()),
-                    image: image.clone(),
-                    work: Some(work_directory(&task.options.criu_work_path, &task.bundle)),
-                }),
-                _ => Verb::Exec(Exec {
-                    id: id.to_owned(),
-                    process: task.process(exec).map(|process| process.spec.clone()).unwrap_or_default(),
-                    console_socket: console.as_ref().map(Console::path),
-                }),
-            };
-            let systemd_cgroup = task.options.systemd_cgroup;
-            (VerbRequest { root: task.root.clone(), systemd_cgroup, verb }, opened, console)
-        });
-        let bundle = task.bundle.clone();
-        self.tasks.insert(id.to_owned(), task);
-        let (verb, opened, console) = request?;
+        let running = run(task, verb, &mut opened)?;
         let key = Key { task: id.to_owned(), exec: exec.to_owned() };
-        let job = Job::new(call, opened.kept, opened.pumps, console);
-        self.begin(job, Then::Joined(key), &verb, opened.ends, &bundle)
+        self.follow(call, running, Then::Joined(key), opened);
+        Ok(())
     }
 
     /// Begins a verb that needs no streams.
@@ -85,11 +78,10 @@ impl Daemon {
         verb: Verb,
         then: Then,
     ) -> Result<(), Failure> {
-        let task = self.task(id)?;
-        let request =
-            VerbRequest { root: task.root.clone(), systemd_cgroup: task.options.systemd_cgroup, verb };
-        let bundle = task.bundle.clone();
-        self.begin(Job::plain(call), then, &request, Streams::default(), &bundle)
+        let mut opened = Opened::default();
+        let running = run(self.task(id)?, verb, &mut opened)?;
+        self.follow(call, running, then, opened);
+        Ok(())
     }
 
     pub(super) fn delete(&mut self, call: Call, request: ProcessRequest) -> Result<Served, Failure> {

@@ -7,7 +7,7 @@ use crate::poll::Source;
 use crate::rpc::Call;
 use crate::service::jobs::Then;
 use crate::service::process::work_directory;
-use crate::service::task::{Activity, Stage, Task};
+use crate::service::task::{Activity, Stage};
 use crate::service::{Served, decoded, wrong_state};
 use crate::verbs::{Checkpoint, Verb};
 use crate::wire::Any;
@@ -122,7 +122,8 @@ impl Daemon {
     }
 
     /// Watches the memory of a new container. Without a watch only the events of the OOM killer are missing.
-    pub(super) fn watch_memory(&mut self, task: &mut Task) {
+    pub(super) fn watch_memory(&mut self, id: &str) {
+        let Some(task) = self.tasks.get(id) else { return };
         let watch = match watch_memory(&task.store(), &task.id) {
             Ok(watch) => watch,
             Err(error) => return self.log.write("warning", &format!("watch the memory: {error}")),
@@ -131,24 +132,12 @@ impl Daemon {
         let events = EventFlags::from_bits_retain(u32::from(watch.flags().bits()));
         match self.poller.add(&watch, Source::Memory(number), events) {
             Ok(()) => {
-                self.memory.insert(number, (task.id.clone(), watch));
-                task.memory = Some(number);
+                self.memory.insert(number, (id.to_owned(), watch));
+                if let Some(task) = self.tasks.get_mut(id) {
+                    task.memory = Some(number);
+                }
             }
             Err(error) => self.log.write("warning", &format!("watch the memory: {error}")),
-        }
-    }
-
-    pub(super) fn watch_restored(&mut self, id: &str) {
-        if let Some(mut task) = self.tasks.remove(id) {
-            self.watch_memory(&mut task);
-            self.tasks.insert(id.to_owned(), task);
-        }
-    }
-
-    pub(super) fn forget_memory(&mut self, task: &mut Task) {
-        if let Some(number) = task.memory.take() {
-            // Closing the descriptor removes it from the poller.
-            self.memory.remove(&number);
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod console;
 pub(crate) mod logger;
 pub(crate) mod pump;
 
+use crate::streams::console::Console;
 use crate::streams::logger::Logger;
 use crate::streams::pump::{Carries, Pump};
 use crate::verbs::Streams;
@@ -56,6 +57,8 @@ pub(crate) struct Opened {
     pub(crate) ends: Streams,
     pub(crate) kept: Kept,
     pub(crate) pumps: Vec<Pump>,
+    /// Receives the terminal, in place of streams.
+    pub(crate) console: Option<Console>,
 }
 
 /// The destination that `stdout` names.
