@@ -97,5 +97,6 @@ pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, HookCommand, Reg, Request, Step, hook};
 pub use inherited::inherited;
+pub use memory::program::run_from;
 pub use memory::writer::Writer;
 pub use signalfd::{read_signalfd, signalfd};

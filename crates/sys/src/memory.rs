@@ -11,7 +11,7 @@ use crate::clone::InChild;
 use crate::raw::check;
 use crate::{Errno, Result};
 use core::ops::Range;
-use linux_raw_sys::general::{__NR_madvise, MADV_DONTNEED};
+use linux_raw_sys::general::{__NR_brk, __NR_madvise, MADV_DONTNEED};
 
 /// A range of addresses with nothing that the process still needs.
 #[derive(Clone, Copy, Debug)]
@@ -48,4 +48,10 @@ pub fn forget(_: &InChild, unneeded: Unneeded) -> Result {
         Err(Errno::NOMEM) => Ok(()),
         done => done.map(drop),
     }
+}
+
+/// Returns the end of the heap that the C library's allocator uses, with `brk(0)`.
+pub fn program_break() -> usize {
+    // SAFETY: 0 is no address to which the heap could end, so the kernel changes nothing.
+    unsafe { call(__NR_brk, [0; 6]) }.cast_unsigned()
 }

@@ -28,7 +28,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::mem::forget;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::process::abort;
 
@@ -95,7 +95,15 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     let (Some(argv), Some(envp)) = (CArray::new(&argv), CArray::new(&envp)) else {
         return Err(failed(Errno::INVAL));
     };
-    match read_only_mount() {
+    let mount = read_only_mount();
+    if let Ok(mount) = &mount
+        && env::var_os("HUSK_NO_SWAP").is_none()
+        && let Ok(file) = open(format!("/proc/self/fd/{}", mount.as_raw_fd()), OFlags::RDONLY|OFlags::CLOEXEC, Mode::empty())
+        && husk_spawn::run_from(&file).is_ok()
+    {
+        return Ok(Sealed::Mount);
+    }
+    match mount {
         Ok(mount) => Err(failed(execveat_empty(Fd::of(&mount), argv, envp))),
         // husk lacks CAP_SYS_ADMIN here, or the file system cannot be mounted a second time.
         Err(_) => {

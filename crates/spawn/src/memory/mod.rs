@@ -6,6 +6,7 @@ pub(crate) mod forget;
 pub(crate) mod kept;
 pub(crate) mod page;
 pub(crate) mod pool;
+pub(crate) mod program;
 pub(crate) mod snapshot;
 pub(crate) mod stack;
 pub(crate) mod writer;

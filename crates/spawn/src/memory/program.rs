@@ -1,0 +1,157 @@
+//! Has the running program come from another file with the same contents.
+//!
+//! # Safety
+//!
+//! [`run_from`] replaces the mappings of the program at their own addresses, each by one system call. Code and constants
+//! come from the file, whose bytes are the same. Data is copied first; nothing writes to it between the copy and the
+//! call that puts the copy in place: this process has one thread and shares its memory with no other process, which the
+//! kernel has checked, and the calls between them write to the stack only.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "replaces the mappings of the program")]
+
+use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr;
+use linux_raw_sys::elf::{Elf_Ehdr, Elf_Phdr, PF_R, PF_W, PF_X, PT_GNU_RELRO, PT_LOAD};
+use linux_raw_sys::general::CLONE_VM;
+use husk_script::sys::memory::program_break;
+use rustix::fs::{fstat, stat};
+use rustix::io::Errno;
+use rustix::mm::{
+    MapFlags, MprotectFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, mremap_fixed,
+};
+use rustix::param::page_size;
+use rustix::process::{PrctlMmMap, configure_virtual_memory_map};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+
+// SAFETY: the linker defines it at the program's first header. A program that is mapped has its headers in memory.
+unsafe extern "C" {
+    #[link_name = "__ehdr_start"]
+    static HEADER: Elf_Ehdr;
+}
+
+/// The number of the first field after the process's name in `/proc/PID/stat`.
+const FIRST: usize = 3;
+
+/// Maps this program from `file`, and has `/proc/self/exe` refer to it. The file may be the program's own, opened on
+/// another mount. Does without the time of executing it, and keeps the process's memory.
+///
+/// # Errors
+///
+/// `EINVAL` if `file` is another file, or if the process has threads or shares its memory. `EPERM` without
+/// CAP_SYS_RESOURCE. The program works after every error, and comes from either file.
+pub fn run_from(file: impl AsFd) -> Result<(), Errno> {
+    let file = file.as_fd();
+    let (found, own) = (fstat(file)?, stat("/proc/self/exe")?);
+    if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) {
+        return Err(Errno::INVAL);
+    }
+    // Changes nothing: the kernel refuses if anything else uses this memory.
+    let alone = UnshareFlags::from_bits_retain(CLONE_VM);
+    // SAFETY: no descriptors or other parts of the process are affected.
+    unsafe { unshare_unsafe(alone) }?;
+    let (headers, base) = headers();
+    let constant = headers.iter().find(|header| header.p_type == PT_GNU_RELRO);
+    let constant = constant.map_or(0..0, |header| pages(base, header.p_vaddr, header.p_memsz));
+    for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_filesz > 0) {
+        let pages = pages(base, header.p_vaddr, header.p_filesz);
+        if header.p_flags & PF_W == 0 {
+            map(file, header, &pages)?;
+        } else {
+            copy(&pages, &constant)?;
+        }
+    }
+    name(file)
+}
+
+/// Has `/proc/self/exe` refer to the file.
+fn name(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let read = || {
+        let text = fs::read_to_string("/proc/self/stat").ok()?;
+        // The name of the process may contain anything.
+        let (_, fields) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let number = |field: usize| fields.get(field - FIRST)?.parse::<u64>().ok();
+        // The rest says what is so already (proc_pid_stat(5)).
+        Some(PrctlMmMap {
+            start_code: number(26)?,
+            end_code: number(27)?,
+            start_data: number(45)?,
+            end_data: number(46)?,
+            start_brk: number(47)?,
+            brk: program_break() as u64,
+            start_stack: number(28)?,
+            arg_start: number(48)?,
+            arg_end: number(49)?,
+            env_start: number(50)?,
+            env_end: number(51)?,
+            auxv: ptr::null_mut(),
+            auxv_size: 0,
+            exe_fd: file.as_raw_fd(),
+        })
+    };
+    let map = read().ok_or(Errno::INVAL)?;
+    // SAFETY: only the file changes.
+    unsafe { configure_virtual_memory_map(&map) }
+}
+
+/// Returns the program's headers, and what their addresses must be added to.
+fn headers() -> (&'static [Elf_Phdr], usize) {
+    const EXECUTABLE: u16 = 2;
+    let start = &raw const HEADER;
+    // SAFETY: see its declaration. Nothing writes to it.
+    let header = unsafe { &*start };
+    let base = if header.e_type == EXECUTABLE { 0 } else { start.addr() };
+    // SAFETY: the headers are part of the first mapping, as the kernel has passed their address to the program.
+    let first = unsafe { start.byte_add(header.e_phoff) }.cast::<Elf_Phdr>();
+    // SAFETY: there are as many as the file says, and nothing writes to them.
+    (unsafe { core::slice::from_raw_parts(first, usize::from(header.e_phnum)) }, base)
+}
+
+fn pages(base: usize, address: usize, size: usize) -> Range<usize> {
+    let start = base + address;
+    start / page_size() * page_size()..(start + size).next_multiple_of(page_size())
+}
+
+/// Maps code or constants from the file.
+fn map(file: BorrowedFd<'_>, header: &Elf_Phdr, pages: &Range<usize>) -> Result<(), Errno> {
+    let mut access = ProtFlags::empty();
+    access.set(ProtFlags::READ, header.p_flags & PF_R != 0);
+    access.set(ProtFlags::EXEC, header.p_flags & PF_X != 0);
+    let offset = header.p_offset / page_size() * page_size();
+    let (at, length) = (ptr::with_exposed_provenance_mut::<c_void>(pages.start), pages.len());
+    // SAFETY: see the module documentation.
+    unsafe { mmap(at, length, access, MapFlags::PRIVATE | MapFlags::FIXED, file, offset as u64) }?;
+    Ok(())
+}
+
+/// Puts a copy without a file in the place of data. The part that is `constant` stays read-only.
+fn copy(pages: &Range<usize>, constant: &Range<usize>) -> Result<(), Errno> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let at = ptr::with_exposed_provenance_mut::<c_void>(pages.start);
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no memory in use.
+    let new = unsafe { mmap_anonymous(ptr::null_mut(), pages.len(), access, flags) }?;
+    // SAFETY: both are as long as the pages, and the new ones belong to nothing else.
+    unsafe { ptr::copy_nonoverlapping(at.cast::<u8>(), new.cast::<u8>(), pages.len()) };
+    let constant = constant.start.max(pages.start)..constant.end.min(pages.end);
+    // Two mappings cannot be moved at once.
+    let parts = if constant.is_empty() {
+        [pages.clone(), 0..0, 0..0]
+    } else {
+        [pages.start..constant.start, constant.clone(), constant.end..pages.end]
+    };
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        let from = new.wrapping_byte_add(part.start - pages.start);
+        if part == constant {
+            // SAFETY: this is a part of the new pages, which nothing uses yet.
+            unsafe { mprotect(from, part.len(), MprotectFlags::READ) }?;
+        }
+        let to = ptr::with_exposed_provenance_mut::<c_void>(part.start);
+        // SAFETY: see the module documentation.
+        unsafe { mremap_fixed(from, part.len(), part.len(), MremapFlags::MAYMOVE, to) }?;
+    }
+    Ok(())
+}
