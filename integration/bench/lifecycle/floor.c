@@ -4,9 +4,10 @@
  * no configuration and checks nothing, so a runtime that creates the same container can hardly be faster.
  *
  *     cc -O2 -static -o floor floor.c
- *     floor [--reexec] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID
+ *     floor [--reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID
  *
  *     --reexec    execute this program again from a read-only mount of it, as husk does against CVE-2019-5736
+ *     --seal      execute a sealed copy in memory instead, as husk does where it may not mount
  *     --devices   load and attach the program that limits access to devices
  *
  * CGROUP is the parent directory, below /sys/fs/cgroup, of version 2. The container runs /true. Needs root.
@@ -27,6 +28,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -215,17 +217,34 @@ static int child(void *rootfs)
 	return 125;
 }
 
-static void reexec(char **argv)
+/* Returns this program on a mount that nobody can write to, or -1 if it runs from one. */
+static int read_only_self(void)
 {
 	struct statvfs on;
 	int self;
 
 	MUST(statvfs("/proc/self/exe", &on));
 	if (on.f_flag & ST_RDONLY)
-		return;
+		return -1;
 	self = clone_tree(AT_FDCWD, "/proc/self/exe", 0);
 	MUST(set_attributes(self, 0, RO));
-	MUST(syscall(SYS_execveat, self, "", argv, environ, AT_EMPTY_PATH));
+	return self;
+}
+
+/* Returns a copy of this program in memory that nobody can write to, or -1 if it runs from one. */
+static int sealed_self(void)
+{
+	int self = MUST(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)), copy;
+
+	if (fcntl(self, F_GET_SEALS) > 0) {
+		close(self);
+		return -1;
+	}
+	copy = MUST(memfd_create("floor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	while (MUST(sendfile(copy, self, NULL, 1 << 30)))
+		;
+	MUST(fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL));
+	return copy;
 }
 
 static void write_state(int directory)
@@ -258,12 +277,15 @@ int main(int argc, char **argv)
 	long pid;
 
 	for (; first < argc && argv[first][0] == '-'; first++) {
-		if (!strcmp(argv[first], "--reexec"))
-			reexec(argv);
+		int self = !strcmp(argv[first], "--reexec") ? read_only_self() :
+			   !strcmp(argv[first], "--seal") ? sealed_self() : -1;
+
+		if (self >= 0)
+			MUST(syscall(SYS_execveat, self, "", argv, environ, AT_EMPTY_PATH));
 		devices_too |= !strcmp(argv[first], "--devices");
 	}
 	if (argc - first != 5)
-		errx(2, "usage: floor [--reexec] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID");
+		errx(2, "usage: floor [--reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID");
 	id = argv[first + 4];
 
 	MUST(prctl(PR_SET_NAME, "floor"));

@@ -3,7 +3,7 @@
 BEGIN {
     FS = ","
     split("husk crun runc youki", runtimes, " ")
-    split("floor floor-reexec floor-devices floor-all husk crun runc youki bwrap unshare nothing", everybody, " ")
+    split("floor floor-reexec floor-seal floor-devices floor-all husk crun runc youki bwrap unshare nothing", everybody, " ")
     colour["husk"] = "#1a9850"; colour["crun"] = "#d9820f"; colour["runc"] = "#2166ac"; colour["youki"] = "#b2182b"
     colour["bwrap"] = "#d9820f"; colour["unshare"] = "#7b5ea7"; colour["nothing"] = "#999999"
 }
@@ -78,7 +78,7 @@ function tables(    i, who) {
     }
     head("life", "The other verbs")
     row("version", "version", "`--version`")
-    row("seccomp", "run", "`run` with Docker's seccomp profile")
+    row("seccomp", "run", "`run` with Docker's seccomp profile, cold")
     row("life", "create", "`create`"); row("life", "state", "`state`"); row("life", "start", "`start`")
     row("life", "end", "until the end"); row("life", "delete", "`delete`"); row("life", "total", "total")
     row("exec", "exec", "`exec`")

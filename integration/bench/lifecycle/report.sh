@@ -39,8 +39,9 @@ and cgroups are of version 2 if nothing else is said. Medians are in ms. The num
 as long husk takes, so 0.50 means half as long.
 
 *floor* is a program in C that makes the same system calls as `husk run`, except those that only ask (floor.c). *reexec*
-also executes itself again from a read-only mount, *devices* also loads the program that limits access to devices, and
-*all* does both, as husk does. *total* is create, start, end and delete, without state.
+also executes itself again from a read-only mount, and *seal* from a sealed copy in memory, as husk does where it may not
+mount. *devices* also loads the program that limits access to devices. *all* is *reexec* and *devices*, as husk does.
+*total* is create, start, end and delete, without state.
 END
     awk -v alive="$alive" -f "$here/report.awk" "$work/statistics"
     printf '\n![Medians as bars](lifecycle-%s.svg)\n' "$BENCH_DAY"

@@ -126,7 +126,7 @@ for who in husk crun runc youki bwrap; do
 done
 runtimes=()
 for who in husk crun runc youki; do [ -z "${binary[$who]-}" ] || runtimes+=("$who"); done
-floors=(floor floor-reexec floor-devices floor-all)
+floors=(floor floor-reexec floor-seal floor-devices floor-all)
 preload=
 if ! (ulimit -l unlimited) 2>/dev/null; then
     preload=$work/bin/memlock.so
@@ -152,6 +152,7 @@ command_of() { # WHO VERB...
     shift
     case $who in
     floor-reexec) options=(--reexec) ;;
+    floor-seal) options=(--seal) ;;
     floor-devices) options=(--devices) ;;
     floor-all) options=(--reexec --devices) ;;
     esac
@@ -224,7 +225,11 @@ measure() { # SECTION ROUNDS FUNCTION NAME...
 
 versions() { emit run version "$1" "${binary[$1]}" --version; }
 run_one() { line run run "$1" run --bundle "$work/bundles/plain" c; }
-run_with_seccomp() { line run run "$1" run --bundle "$work/bundles/seccomp" c; }
+# Later versions of crun keep what they compiled from a profile.
+run_with_seccomp() {
+    emit unmeasured "$(command -v rm)" -rf "$roots/$1/.cache"
+    line run run "$1" run --bundle "$work/bundles/seccomp" c
+}
 lives() {
     line run create "$1" create --pid-file "$work/pid" --bundle "$work/bundles/plain" c
     line aside state "$1" state c
