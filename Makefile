@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench-engines bench-hermetic bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,6 +62,9 @@ examples: ## run every example program
 
 doc: ## build the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+bench: ## time every verb of husk, crun, runc and youki, and a sandbox, against a floor in C, in tables and a plot (ROUNDS=)
+	ROUNDS=$(or $(ROUNDS),200) integration/bench/lifecycle/run.sh
 
 bench-engines: ## time a container under podman and containerd with husk, crun and runc, and weigh the shims, as tables (ROUNDS=)
 	ROUNDS=$(or $(ROUNDS),50) integration/bench/engines/run.sh

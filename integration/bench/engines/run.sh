@@ -6,6 +6,8 @@
 #
 #     run.sh             50 rounds, or ROUNDS
 #     run.sh --smoke     3 rounds, to check that it works; results are only printed
+#     run.sh --crowd     1,000 containers at once, or CROWD, each with a shim of its own, instead of rounds. Prints how
+#                        many there were when the first failed, and the memory of the machine that each of them takes.
 packages='podman conmon containerd crun runc netavark busybox-static iproute2 jq util-linux'
 shim=io.containerd.husk.v1
 . "$(dirname "$0")/../../lib/engines.sh"
@@ -13,6 +15,7 @@ shim=io.containerd.husk.v1
 
 rounds=${ROUNDS:-50}
 [ "${1-}" != --smoke ] || rounds=${ROUNDS:-3}
+crowd=${CROWD:-1000}
 results=$root/integration/bench/results/engines-$(date -u +%Y-%m-%d)
 times=$work/times.csv
 memory=$work/memory.md
@@ -68,6 +71,8 @@ run_by_ctr() { # VERSION RUNTIME
     select_runtime "$2"
     ctr_of "$1" run --rm "${selected[@]}" "$image" c true
 }
+# A call that finds one record, for the time of `ctr` itself.
+ctr_alone() { ctr_of "$1" containers info running-husk; }
 exec_by_ctr() { ctr_of "$1" tasks exec --exec-id e "running-$2" true; }
 # Fifty containers at once, each with a shim of its own.
 many_by_ctr() { # VERSION RUNTIME
@@ -80,11 +85,36 @@ many_by_ctr() { # VERSION RUNTIME
     for i in "${pids[@]}"; do wait "$i"; done
 }
 
+available() { awk '/^MemAvailable:/ { print $2 }' /proc/meminfo; }
+# Starts containers one after the other until there are enough or one fails.
+gather() { # VERSION RUNTIME
+    local number=0 before began=$EPOCHREALTIME
+    before=$(available)
+    select_runtime "$2"
+    while [ "$number" -lt "$crowd" ] &&
+        ctr_of "$1" run --detach --null-io "${selected[@]}" "$image" "crowd-$number" sleep 100000 2>"$work/failure"; do
+        number=$((number + 1))
+    done
+    awk -v version="$1" -v shim="$([ "$2" = shim ] && echo "$shim" || echo io.containerd.runc.v2)" -v number="$number" \
+        -v kib=$((before - $(available))) -v a="$began" -v b="$EPOCHREALTIME" \
+        'BEGIN { printf "containerd %s, %s: %d containers in %.0f s, %.2f MiB each\n", version, shim, number, b - a, kib / 1024 / number }'
+    if [ "$number" -lt "$crowd" ]; then cat "$work/failure"; fi
+    # shellcheck disable=SC2046 # Split into words on purpose.
+    remove "$1" $(seq --format 'crowd-%.0f' 0 "$number") 2>/dev/null || true
+}
+
 measure() { # WHAT RUNTIME COMMAND...
     local what=$1 runtime=$2 began=$EPOCHREALTIME
     shift 2
     "$@"
     echo "$what,$runtime,$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", (b - a) * 1000 }')" >>"$times"
+}
+
+# Prints a title and the time of a shim as a multiple of the other's, both without the time of `ctr` itself.
+without_ctr() { # TITLE WHAT VERSION
+    awk -v title="$1" -v t="$(median "$2-$3" shim)" -v husk="$(median "$2-$3" husk)" -v alone="$(median "alone-$3" ctr)" \
+        'BEGIN { printf "| %s, without the %.1f of `ctr` itself | %.1f (%.2f) | %.1f (1.00) | | |\n",
+            title, alone, t - alone, (t - alone) / (husk - alone), husk - alone }'
 }
 
 median() { # WHAT RUNTIME
@@ -134,7 +164,9 @@ report() {
     row '`podman run --rm`' podman - "${runtimes[@]}"
     for version in "${versions[@]}"; do
         row "containerd $version: \`ctr run --rm\`" "run-$version" "${below_shims[@]}"
+        without_ctr "containerd $version: \`ctr run --rm\`" run "$version"
         row "containerd $version: \`ctr task exec\`" "exec-$version" "${below_shims[@]}"
+        without_ctr "containerd $version: \`ctr task exec\`" exec "$version"
         row "containerd $version: 50 \`ctr run --detach\` at once" "many-$version" shim husk - -
     done
     awk -v t="$(median test husk)" -v podman="$(median podman crun)" \
@@ -184,9 +216,16 @@ for version in "${versions[@]}"; do
 done
 podman load --quiet --input "$work/image.tar" >/dev/null
 
+if [ "${1-}" = --crowd ]; then
+    for version in "${versions[@]}"; do
+        for runtime in shim husk; do gather "$version" "$runtime"; done
+    done
+    exit
+fi
 for round in $(seq "$rounds"); do
     for runtime in "${runtimes[@]}"; do measure podman "$runtime" by_podman "$runtime"; done
     for version in "${versions[@]}"; do
+        measure "alone-$version" ctr ctr_alone "$version" >/dev/null
         for runtime in ${started[$version]}; do
             measure "run-$version" "$runtime" run_by_ctr "$version" "$runtime"
             measure "exec-$version" "$runtime" exec_by_ctr "$version" "$runtime"
