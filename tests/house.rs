@@ -17,6 +17,7 @@ const UNSAFE: &[&str] = &[
     "crates/spawn/src/inherited.rs",
     "crates/spawn/src/memory/kept.rs",
     "crates/spawn/src/memory/page.rs",
+    "crates/spawn/src/memory/program.rs",
     "crates/spawn/src/memory/snapshot.rs",
     "crates/spawn/src/memory/stack.rs",
     "crates/spawn/src/signalfd.rs",

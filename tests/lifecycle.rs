@@ -4,6 +4,8 @@ use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need, until_gone};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 #[test]
 fn run_leaves_nothing() {
@@ -170,11 +172,19 @@ fn container_cannot_write_the_runtimes_binary() {
     let runtime = Runtime::under_test();
     runtime.create(&Bundle::running("wait")).succeeds();
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
-    let executable = format!("/proc/{}/exe", state["pid"]);
-    // With O_TRUNC the kernel checks the mount first. ETXTBSY ("Text file busy") protects every running binary and
-    // keeps this test harmless, but that protection ends with the process.
-    let refused = std::fs::OpenOptions::new().write(true).truncate(true).open(executable).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let process = Path::new("/proc").join(state["pid"].to_string());
+    let executable = process.join("exe");
+    let binary = executable.metadata().unwrap().ino();
+    let mappings = fs::read_dir(process.join("map_files")).unwrap().map(|entry| entry.unwrap().path());
+    let mut mappings: Vec<_> = mappings.filter(|path| path.metadata().unwrap().ino() == binary).collect();
+    assert!(!mappings.is_empty());
+    mappings.push(executable);
+    for path in mappings {
+        // With O_TRUNC the kernel checks the mount first. ETXTBSY ("Text file busy") protects every running binary and
+        // keeps this test harmless, but that protection ends with the process.
+        let refused = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{}", path.display());
+    }
 }
 
 // A runtime on a mount that cannot be shown read-only, such as a file in memory, is copied and sealed.

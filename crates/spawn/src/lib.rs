@@ -96,7 +96,7 @@ pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, HookCommand, Reg, Request, Step, hook};
-pub use inherited::inherited;
+pub use inherited::{forget_variables, inherited};
 pub use memory::program::run_from;
 pub use memory::writer::Writer;
 pub use signalfd::{read_signalfd, signalfd};

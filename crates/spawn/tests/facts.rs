@@ -16,7 +16,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::mpsc;
 use std::thread;
-use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, skip, until_asleep};
+use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, own_root, skip, until_asleep};
 
 // Facts about shared memory.
 
@@ -36,6 +36,31 @@ fn child_outlives_the_parent_whose_memory_it_shares() {
     line.clear();
     said.read_to_string(&mut line).unwrap();
     assert_eq!(line, "outlived\n");
+}
+
+#[test]
+fn program_runs_on_from_another_mount() {
+    needs_namespaces!();
+    let mut command = guest("from-another-mount");
+    let command = own_root(&mut command).new_namespaces(Namespaces::MOUNT);
+    let output = command.env("KEPT", "1").env("SECRET", "2").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        said.lines().collect::<Vec<_>>(),
+        [
+            r#""KEPT=1""#,
+            r#"[("KEPT", "1")]"#,
+            "Err(Os { code: 22, kind: InvalidInput, message: \"Invalid argument\" }) with a thread",
+            "Err(Os { code: 22, kind: InvalidInput, message: \"Invalid argument\" }) for another file",
+            "mapped: true",
+            "Ok(())",
+            "mapped: false",
+            "ReadOnlyFilesystem",
+            "changed: false",
+            "Ok(ExitStatus(unix_wait_status(0)))",
+        ],
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub mod signal;
 pub mod terminal;
 pub mod time;
 
+/// The headers of a program.
+pub use linux_raw_sys::elf;
+
 pub(crate) use bits::set_of_bits;
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;

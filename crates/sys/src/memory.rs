@@ -52,6 +52,6 @@ pub fn forget(_: &InChild, unneeded: Unneeded) -> Result {
 
 /// Returns the end of the heap that the C library's allocator uses, with `brk(0)`.
 pub fn program_break() -> usize {
-    // SAFETY: 0 is no address to which the heap could end, so the kernel changes nothing.
+    // SAFETY: the heap cannot end at 0, so the kernel changes nothing.
     unsafe { call(__NR_brk, [0; 6]) }.cast_unsigned()
 }

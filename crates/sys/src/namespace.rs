@@ -78,6 +78,15 @@ pub fn loopback_up() -> Result {
     set
 }
 
+/// Succeeds if nothing else uses the caller's memory, and changes nothing, with `unshare(CLONE_VM)`.
+///
+/// # Errors
+///
+/// `EINVAL` if the process has other threads, or if another process shares its memory.
+pub fn unshare_vm() -> Result {
+    numbers(Numeric::Unshare, [linux_raw_sys::general::CLONE_VM as usize, 0, 0]).map(drop)
+}
+
 /// Returns the kind of namespace that `fd` refers to, from `ioctl(NS_GET_NSTYPE)`.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
 //! Protects husk's own binary from containers (CVE-2019-5736).
 //!
 //! Until a container's process executes its program, its `/proc/PID/exe` is husk. Root of a container without a user
-//! namespace can write that file. Root of a container with one can if the caller owns it. So husk re-executes itself
-//! from a detached read-only mount of its own file. Every open of `/proc/PID/exe` is then on that read-only mount,
-//! and a detached mount cannot be remounted. If such a mount cannot be made, husk uses a sealed copy in memory.
+//! namespace can write that file. Root of a container with one can if the caller owns it. So husk replaces the mappings
+//! of its own file by those of the same file on a detached read-only mount. Every open of `/proc/PID/exe` is then on that
+//! read-only mount, and a detached mount cannot be remounted. If the mappings cannot be replaced, husk executes itself
+//! again from that mount. If there cannot be such a mount, it executes a sealed copy in memory.
 //!
 //! [`prepare_process`] is here too: every program of husk calls it first.
 
@@ -69,15 +70,16 @@ pub fn is_exposed() -> bool {
     user.is_root() || is_users() || access(OWN, Access::WRITE_OK).is_ok()
 }
 
-/// Re-executes this program from a file that cannot be written, with the variables that `environment` keeps. Returns
-/// if the program already runs that way.
+/// Has this program run from a file that cannot be written, with the variables that `environment` keeps. Executes it
+/// again if its mappings cannot be replaced; then this does not return but is called a second time.
 ///
 /// # Errors
 ///
 /// If neither way works. To continue would leave the binary unprotected.
 pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
-    let is_kept = env::vars_os().all(|(name, _)| environment.keeps(&name));
+    let forgotten = husk_spawn::forget_variables(|name| environment.keeps(name));
+    let is_kept = forgotten.is_ok() || env::vars_os().all(|(name, _)| environment.keeps(&name));
     if let Some(sealed) = sealed().map_err(failed)?.filter(|_| is_kept) {
         // A program that was executed without a path is named after its descriptor number.
         rustix::thread::set_name(c"husk").map_err(failed)?;
@@ -96,11 +98,7 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
         return Err(failed(Errno::INVAL));
     };
     let mount = read_only_mount();
-    if let Ok(mount) = &mount
-        && env::var_os("HUSK_NO_SWAP").is_none()
-        && let Ok(file) = open(format!("/proc/self/fd/{}", mount.as_raw_fd()), OFlags::RDONLY|OFlags::CLOEXEC, Mode::empty())
-        && husk_spawn::run_from(&file).is_ok()
-    {
+    if is_kept && mount.as_ref().is_ok_and(|mount| run_from(mount).is_ok()) {
         return Ok(Sealed::Mount);
     }
     match mount {
@@ -164,6 +162,12 @@ fn read_only_mount() -> Result<OwnedFd, Errno> {
     let read_only = AttributeChange::set(MountAttributes::RDONLY);
     mount_setattr(Fd::of(&mount), Extent::Top, read_only, MountPropagationFlags::empty())?;
     Ok(mount)
+}
+
+/// Has this program run from the mount without executing it again.
+fn run_from(mount: &OwnedFd) -> Result<(), Errno> {
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    husk_spawn::run_from(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn sealed_copy() -> io::Result<File> {

@@ -15,10 +15,15 @@
 mod held;
 
 use held::Held;
+use husk_script::sys::mount::{
+    AttributeChange, Extent, MountAttributes, MountPropagationFlags, mount_setattr, open_tree_clone,
+};
 use husk_script::sys::process::{prctl_get_dumpable, prctl_set_no_new_privs};
 use husk_spawn::sys::Fd;
 use husk_spawn::sys::process::Capabilities;
-use husk_spawn::{Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step};
+use husk_spawn::{
+    Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step, forget_variables, run_from,
+};
 use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
 use std::ffi::{c_int, c_ulong};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -59,6 +64,7 @@ fn main() {
             refuse_clone3();
             handlers();
         }
+        ["from-another-mount"] => from_another_mount(),
         ["killed-while-asked"] => killed_while_asked(),
         ["time-without-clone3"] => {
             refuse_clone3();
@@ -126,6 +132,38 @@ fn dumpable_after_drop() {
     waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).expect("exit status");
     Command::new("true").status().expect("a third child");
     println!("{:?}", prctl_get_dumpable().expect("after"));
+}
+
+/// Maps this program from a read-only mount.
+fn from_another_mount() {
+    static CHANGED: AtomicBool = AtomicBool::new(true);
+    CHANGED.store(false, Ordering::Relaxed);
+    forget_variables(|name| name == "KEPT").expect("this process has one thread");
+    let environment = fs::read("/proc/self/environ").expect("environment");
+    println!("{:?}", String::from_utf8_lossy(&environment).trim_matches('\0'));
+    println!("{:?}", env::vars().collect::<Vec<_>>());
+
+    let own = fs::read_link("/proc/self/exe").expect("own path");
+    let mount = open_tree_clone(c"/proc/self/exe", Extent::Top).expect("a copy of the mount");
+    let read_only = AttributeChange::set(MountAttributes::RDONLY);
+    mount_setattr(mount, Extent::Top, read_only, MountPropagationFlags::empty()).expect("a read-only mount");
+    let file = fs::File::open(format!("/proc/self/fd/{}", mount.number())).expect("this program");
+    let (threads, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || ended.recv());
+    println!("{:?} with a thread", run_from(&file));
+    drop(threads);
+    thread.join().expect("a thread that ends").expect_err("a closed channel");
+    println!("{:?} for another file", run_from(fs::File::open("/bin/true").expect("a file")));
+    let mapped =
+        || fs::read_to_string("/proc/self/maps").expect("mappings").contains(&*own.to_string_lossy());
+    println!("mapped: {}", mapped());
+
+    println!("{:?}", run_from(file));
+    println!("mapped: {}", mapped());
+    let written = fs::OpenOptions::new().write(true).truncate(true).open("/proc/self/exe");
+    println!("{:?}", written.expect_err("a read-only mount").kind());
+    println!("changed: {}", CHANGED.load(Ordering::Relaxed));
+    println!("{:?}", Command::new("/bin/true").status().map_err(text));
 }
 
 /// Starts a child in another process's time namespace.
