@@ -4,8 +4,8 @@
 //!
 //! [`run_from`] replaces the mappings of the program at their own addresses, each by one system call. Code and constants
 //! come from the file, whose bytes are the same. Data is copied first, and the copy is then put in its place. Nothing
-//! writes to the data in between: the kernel has checked that this process has one thread and shares its memory with no
-//! other process, and the calls in between write to the stack only.
+//! writes to the data in between, because the calls in between write to the stack only. The kernel has checked that this
+//! process has one thread and shares its memory with no other process.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "replaces the mappings of the program")]
 
