@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     bundles: RefCell<Vec<String>>,
     format: Format,
     directory: TempDir,
+    /// The program that it starts.
+    pub(crate) shim: PathBuf,
 }
 
 impl Engine {
@@ -103,7 +105,8 @@ impl Engine {
         let directory = tempfile::Builder::new().prefix("shim").tempdir().expect("a temporary directory");
         fs::create_dir(directory.path().join("run")).expect("a directory");
         let events = Events::new(&directory.path().join("ttrpc"));
-        Self { events, shims: RefCell::default(), bundles: RefCell::default(), format, directory }
+        let shim = PathBuf::from(env!("CARGO_BIN_EXE_containerd-shim-husk-v1"));
+        Self { events, shims: RefCell::default(), bundles: RefCell::default(), format, directory, shim }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -216,7 +219,7 @@ impl Engine {
     pub(crate) fn command(&self, id: &str, action: &str, input: &[u8]) -> Command {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(input).and_then(|()| file.rewind()).expect("a file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_containerd-shim-husk-v1"));
+        let mut command = Command::new(&self.shim);
         command
             .args(["-namespace", NAMESPACE, "-address", &self.text("grpc")])
             .args(["-publish-binary", "/usr/bin/containerd", "-id", id])
