@@ -36,7 +36,8 @@ pub struct Host {
     pub user_namespace: bool,
     /// The procfs that the program finds at `/proc`.
     pub procfs: Procfs,
-    /// `CLOCK_MONOTONIC`, which stands still while the machine sleeps, and `CLOCK_BOOTTIME`.
+    /// `CLOCK_MONOTONIC`, which stands still while the machine sleeps, and `CLOCK_BOOTTIME`. Zero without an
+    /// [uptime](crate::Profile::uptime), because nothing else needs them.
     pub clocks: (Duration, Duration),
     /// Whether the kernel has POSIX message queues.
     pub mqueue: bool,

@@ -178,18 +178,17 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     {
         return init::perform(arguments);
     }
-    let command = Test::augment_args(options::program());
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
-    match Settings::find(test.config.as_deref(), &directory, &command, session.log)? {
-        None => run(test, &|_| Ok(None), session),
-        Some(settings) => {
-            let file =
-                Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
-            let test = file.test(&test, None)?;
-            run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
-        }
-    }
+    let Some((path, text)) = settings::find(test.config.as_deref(), &directory, session.log)? else {
+        return run(test, &|_| Ok(None), session);
+    };
+    // Only now, because building the options takes as long as parsing the command line.
+    let command = Test::augment_args(options::program());
+    let settings = Settings::parse(&text, &path, &command)?;
+    let file = Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
+    let test = file.test(&test, None)?;
+    run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
 }
 
 /// Returns the options of the command line in clap's syntax.

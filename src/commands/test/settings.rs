@@ -21,7 +21,7 @@ use clap::{ArgAction, Command};
 use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -66,40 +66,31 @@ pub(crate) struct Subject<'s> {
     pub(crate) package: Option<&'s str>,
 }
 
-impl Settings {
-    /// Reads the named file, or else the nearest one in `directory` and its ancestors, and reports which was
-    /// used. A named file may belong to any user.
-    pub(crate) fn find(
-        named: Option<&Path>,
-        directory: &Path,
-        command: &Command,
-        log: &Log,
-    ) -> Result<Option<Self>> {
-        let (path, text) = match named {
-            Some(path) => {
-                let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-                (path.to_owned(), text)
-            }
-            None => {
-                let found = trusted::nearest(NAME, directory);
-                match found.with_context(|| format!("look for {NAME} from {}", directory.display()))? {
-                    TrustedFile::File(path, text) => {
-                        log.note(&format!("options from {}", path.display()));
-                        (path, text)
-                    }
-                    TrustedFile::Distrusted(path, why) => {
-                        let path = path.display();
-                        log.warning(&format!("{path} is ignored: {why} (use it with '--config {path}')"));
-                        return Ok(None);
-                    }
-                    TrustedFile::Nothing => return Ok(None),
-                }
-            }
-        };
-        Self::parse(&text, &path, command).map(Some)
+/// Reads the named file, or else the nearest one in `directory` and its ancestors, and reports which was used. A named
+/// file may belong to any user.
+pub(crate) fn find(named: Option<&Path>, directory: &Path, log: &Log) -> Result<Option<(PathBuf, String)>> {
+    if let Some(path) = named {
+        let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        return Ok(Some((path.to_owned(), text)));
     }
+    let found = trusted::nearest(NAME, directory);
+    match found.with_context(|| format!("look for {NAME} from {}", directory.display()))? {
+        TrustedFile::File(path, text) => {
+            log.note(&format!("options from {}", path.display()));
+            Ok(Some((path, text)))
+        }
+        TrustedFile::Distrusted(path, why) => {
+            let path = path.display();
+            log.warning(&format!("{path} is ignored: {why} (use it with '--config {path}')"));
+            Ok(None)
+        }
+        TrustedFile::Nothing => Ok(None),
+    }
+}
 
-    fn parse(text: &str, path: &Path, command: &Command) -> Result<Self> {
+impl Settings {
+    /// Reads the text of the file at `path`. The command defines the options.
+    pub(crate) fn parse(text: &str, path: &Path, command: &Command) -> Result<Self> {
         let reader = SettingsReader { text, path, command };
         let table = DeTable::parse(text)
             .map_err(|error| reader.wrong(error.span().unwrap_or_default(), error.message()))?;

@@ -43,7 +43,6 @@ const INHERITED: &[Signal] =
 
 /// Everything that a plan depends on. A plan is built in memory that is freed when the child ends, and built again to
 /// describe a failed step.
-#[derive(Clone)]
 pub(crate) struct SandboxPlan {
     pub(crate) profile: Profile,
     pub(crate) host: Host,

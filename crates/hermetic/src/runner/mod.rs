@@ -198,7 +198,7 @@ impl Runner<'_> {
             if self.request.is_uncaptured { CapturedOutput::live() } else { CapturedOutput::captured() }?;
         let profile = list::with_arguments(&setting.profile, self.request.to_run(&test.name));
         let home = machine.home(&profile.limits)?;
-        let plan = machine.plan(&profile, output.streams())?;
+        let plan = machine.plan(&profile, output.streams());
         let sandbox = Sandbox::start(plan, &profile.limits, home);
         let sandbox =
             sandbox.map_err(|failed| explain(failed.error, &failed.plan, &profile, &machine.host))?;

@@ -27,6 +27,7 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use terminal::CallerTerminal;
 use watch::{Failed, Fault, Held, Sandbox, watch};
 
@@ -122,7 +123,7 @@ impl Machine {
         loop {
             let home = self.home(&profile.limits)?;
             let (streams, terminal) = look();
-            let plan = self.plan(profile, streams)?;
+            let plan = self.plan(profile, streams);
             let failed = match Sandbox::start(plan, &profile.limits, home) {
                 Err(failed) => failed,
                 Ok(mut sandbox) => {
@@ -140,8 +141,8 @@ impl Machine {
         }
     }
 
-    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<SandboxPlan, Error> {
-        Ok(SandboxPlan { profile: profile.clone(), host: self.host.clone(), streams })
+    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Arc<SandboxPlan> {
+        Arc::new(SandboxPlan { profile: profile.clone(), host: self.host.clone(), streams })
     }
 }
 

@@ -89,7 +89,10 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
         user_namespace: true,
         procfs: Procfs::Own,
-        clocks: (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
+        clocks: match profile.uptime {
+            Some(_) => (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
+            None => Default::default(),
+        },
         mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],

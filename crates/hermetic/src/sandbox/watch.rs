@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// A program that could not be started.
 pub(crate) struct Failed {
-    pub(crate) plan: SandboxPlan,
+    pub(crate) plan: Arc<SandboxPlan>,
     pub(crate) error: Fault,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Sandbox {
     child: Child,
     limits: Limits,
     home: Option<Rc<SandboxCgroup>>,
-    plan: SandboxPlan,
+    plan: Arc<SandboxPlan>,
     started: Instant,
     is_late: bool,
     /// Whether its first process sends no more requests. The kernel takes a while to end a namespace.
@@ -58,12 +58,12 @@ pub(crate) struct Sandbox {
 impl Sandbox {
     /// Starts the child that performs the plan.
     pub(crate) fn start(
-        plan: SandboxPlan,
+        plan: Arc<SandboxPlan>,
         limits: &Limits,
         home: Option<Rc<SandboxCgroup>>,
     ) -> Result<Self, Box<Failed>> {
         let refused = Arc::new(OnceLock::new());
-        let (sketch, refusal) = (plan.clone(), Arc::clone(&refused));
+        let (sketch, refusal) = (Arc::clone(&plan), Arc::clone(&refused));
         let mut command = Command::of_steps(move |writer| match sketch.plan(writer.memory()) {
             Ok(plan) => {
                 plan.steps.iter().for_each(|step| writer.push(*step));
@@ -113,7 +113,7 @@ impl Sandbox {
     }
 
     /// Returns the plan of a sandbox that has ended.
-    pub(crate) fn into_plan(self) -> SandboxPlan {
+    pub(crate) fn into_plan(self) -> Arc<SandboxPlan> {
         self.plan
     }
 
