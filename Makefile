@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-engines bench-hermetic bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-engines bench-hermetic bench-shims bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -68,6 +68,11 @@ bench: ## time every verb of husk, crun, runc and youki, and a sandbox, against 
 
 bench-engines: ## time a container under podman and containerd with husk, crun and runc, and weigh the shims, as tables (ROUNDS=)
 	ROUNDS=$(or $(ROUNDS),50) integration/bench/engines/run.sh
+
+bench-shims: ## time the shim beside containerd's shim for runc, without containerd and its clients, as root (ROUNDS=)
+	$(CARGO) build --release --bin husk
+	$(CARGO) build --release --package husk-shim --example inside
+	ROUNDS=$(or $(ROUNDS),200) $(CARGO) bench --package husk-shim --bench shims
 
 bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone and std, in tables and plots
 	integration/bench/spawn/run.sh
