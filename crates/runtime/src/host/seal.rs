@@ -85,6 +85,10 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
         rustix::thread::set_name(c"husk").map_err(failed)?;
         return Ok(sealed);
     }
+    let mount = read_only_mount();
+    if is_kept && mount.as_ref().is_ok_and(|mount| run_from(mount).is_ok()) {
+        return Ok(Sealed::Mount);
+    }
     let arguments = strings(env::args_os());
     let kept = env::vars_os().filter(|(name, _)| environment.keeps(name));
     let variables = strings(kept.map(|(name, value)| {
@@ -97,10 +101,6 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     let (Some(argv), Some(envp)) = (CArray::new(&argv), CArray::new(&envp)) else {
         return Err(failed(Errno::INVAL));
     };
-    let mount = read_only_mount();
-    if is_kept && mount.as_ref().is_ok_and(|mount| run_from(mount).is_ok()) {
-        return Ok(Sealed::Mount);
-    }
     match mount {
         Ok(mount) => Err(failed(execveat_empty(Fd::of(&mount), argv, envp))),
         // husk lacks CAP_SYS_ADMIN here, or the file system cannot be mounted a second time.

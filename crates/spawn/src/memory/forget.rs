@@ -8,8 +8,9 @@
 //! File mappings, even private ones, and shared memory are also kept: the program, its libraries, the
 //! journal. Files that the caller has mapped stay readable.
 
-use super::kept::{self, RetainedMemory};
+use super::kept::RetainedMemory;
 use super::pool::ScriptRef;
+use super::program;
 use crate::Error;
 use crate::error::Reason;
 use husk_listing::Line;
@@ -40,7 +41,7 @@ pub(crate) fn others<'b>(
 ) -> Result<ScriptRef<'b>, Error> {
     let map = fs::read("/proc/self/maps").map_err(|error| Error::from_io("open /proc/self/maps", &error))?;
     let malformed = || Error::new("read /proc/self/maps", Errno::INVAL);
-    let mut map = Map::parse(&map, &kept::program()).ok_or_else(malformed)?;
+    let mut map = Map::parse(&map, &program::extent()).ok_or_else(malformed)?;
     // Nothing more is mapped after this, so that the list of kept ranges is complete.
     let most = map.kept.len() + kept.extents().len() + 3;
     let room = (most + 1) * size_of::<Unneeded>() + size_of::<Script<'_>>() + align_of::<Script<'_>>();

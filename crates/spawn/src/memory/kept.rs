@@ -144,19 +144,3 @@ impl Drop for Chunk {
         debug_assert!(unmapped.is_ok());
     }
 }
-
-// SAFETY: the linker defines both symbols. Only their addresses are used, so their type and contents do not matter.
-unsafe extern "C" {
-    /// The start of the program, or of the shared library that contains this code.
-    #[link_name = "__ehdr_start"]
-    static PROGRAM: u8;
-    /// The end of its static data.
-    #[link_name = "_end"]
-    static END: u8;
-}
-
-/// Returns the addresses of the program with its static data, in whole pages.
-pub(crate) fn program() -> Range<usize> {
-    let (start, end) = (&raw const PROGRAM, &raw const END);
-    start.addr()..end.addr().next_multiple_of(page_size())
-}

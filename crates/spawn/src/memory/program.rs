@@ -4,8 +4,8 @@
 //!
 //! [`run_from`] replaces the mappings of the program at their own addresses, each by one system call. Code and constants
 //! come from the file, whose bytes are the same. Data is copied first, and the copy is then put in its place. Nothing
-//! writes to the data in between, because the calls in between write to the stack only. The kernel has checked that this
-//! process has one thread and shares its memory with no other process.
+//! writes to the data in between, because the calls in between write to the stack only, and signals are blocked. The
+//! kernel has checked that this process has one thread and shares its memory with no other process.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "replaces the mappings of the program")]
 
@@ -15,6 +15,7 @@ use core::ptr;
 use husk_script::sys::elf::{Elf_Ehdr, Elf_Phdr, PF_R, PF_W, PF_X, PT_GNU_RELRO, PT_LOAD};
 use husk_script::sys::memory::program_break;
 use husk_script::sys::namespace::unshare_vm;
+use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use rustix::fs::{fstat, stat};
 use rustix::io::Errno;
 use rustix::mm::{
@@ -25,22 +26,32 @@ use rustix::process::{PrctlMmMap, configure_virtual_memory_map};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
-// SAFETY: the linker defines it at the program's first header. A program that is mapped has its headers in memory.
+// SAFETY: the linker defines both symbols. Only the address of the second one is used.
 unsafe extern "C" {
+    /// The header of the program, or of the shared library that contains this code.
     #[link_name = "__ehdr_start"]
     static HEADER: Elf_Ehdr;
+    /// The end of its static data.
+    #[link_name = "_end"]
+    static END: u8;
 }
 
 /// The number of the first field after the process's name in `/proc/PID/stat`.
 const FIRST: usize = 3;
+
+/// Returns the addresses of the program with its static data, in whole pages.
+pub(crate) fn extent() -> Range<usize> {
+    let (start, end) = (&raw const HEADER, &raw const END);
+    start.addr()..end.addr().next_multiple_of(page_size())
+}
 
 /// Maps this program from `file`, its own file opened on another mount, and has `/proc/self/exe` refer to that one. Takes
 /// a fifth of the time of an exec.
 ///
 /// # Errors
 ///
-/// `EINVAL` if `file` is another file, if the process has threads or shares its memory, or if the kernel has no
-/// checkpoints. `EPERM` without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE in the process's user namespace. The program
+/// `EINVAL` if `file` is another file, if the process has threads or shares its memory, or if the kernel was built without
+/// CONFIG_CHECKPOINT_RESTORE. `EPERM` without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE in the process's user namespace. The program
 /// works after every error, but may come from either file.
 pub fn run_from(file: impl AsFd) -> Result<(), Errno> {
     let file = file.as_fd();
@@ -49,6 +60,14 @@ pub fn run_from(file: impl AsFd) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     unshare_vm()?;
+    // A handler could write to the data meanwhile.
+    let mask = rt_sigprocmask(SignalSet::FULL)?;
+    let mapped = map_all(file);
+    rt_sigprocmask(mask)?;
+    mapped.and_then(|()| name(file))
+}
+
+fn map_all(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let (headers, base) = headers();
     let constant = headers.iter().find(|header| header.p_type == PT_GNU_RELRO);
     let constant = constant.map_or(0..0, |header| pages(base, header.p_vaddr, header.p_memsz));
@@ -60,7 +79,7 @@ pub fn run_from(file: impl AsFd) -> Result<(), Errno> {
             copy(&pages, &constant)?;
         }
     }
-    name(file)
+    Ok(())
 }
 
 /// Has `/proc/self/exe` refer to the file.
@@ -71,7 +90,7 @@ fn name(file: BorrowedFd<'_>) -> Result<(), Errno> {
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - FIRST)?.parse::<u64>().ok();
-        // The rest says what is so already (proc_pid_stat(5)).
+        // Repeats what the kernel has told (proc_pid_stat(5)), because the call sets everything.
         Some(PrctlMmMap {
             start_code: number(26)?,
             end_code: number(27)?,
