@@ -98,8 +98,9 @@ fn main() {
     let husk =
         env::var("HUSK").unwrap_or_else(|_| own.with_file_name("husk").to_str().expect("text").to_owned());
     let other = env::var_os("SHIM").map(PathBuf::from);
-    let other =
-        other.or_else(|| husk_spawn::find_program("containerd-shim-runc-v2")).expect("the other shim");
+    let other = other
+        .or_else(|| husk_spawn::find_program("containerd-shim-runc-v2"))
+        .expect("containerd-shim-runc-v2 in PATH or in SHIM");
     let sides = [Side { shim: own, runtime: String::new() }, Side { shim: other, runtime: husk }];
     let mut running: Vec<_> = sides.iter().map(Side::keep_running).collect();
     let [mut lives, mut execs] = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
