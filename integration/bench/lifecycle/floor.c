@@ -4,9 +4,10 @@
  * no configuration and checks nothing, so a runtime that creates the same container can hardly be faster.
  *
  *     cc -O2 -static -o floor floor.c
- *     floor [--reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID
+ *     floor [--remap | --reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID
  *
- *     --reexec    execute this program again from a read-only mount of it, as husk does against CVE-2019-5736
+ *     --remap     replace the mappings of this program by those of a read-only mount of it, as husk does against CVE-2019-5736
+ *     --reexec    execute it again from such a mount instead, as husk does if the kernel refuses that
  *     --seal      execute a sealed copy in memory instead, as husk does where it may not mount
  *     --devices   load and attach the program that limits access to devices
  *
@@ -39,6 +40,7 @@
 
 #include "../clone3.h"
 #include "calls.h"
+#include "remap.h"
 
 static const struct file_system {
 	const char *type, *at;
@@ -280,12 +282,14 @@ int main(int argc, char **argv)
 		int self = !strcmp(argv[first], "--reexec") ? read_only_self() :
 			   !strcmp(argv[first], "--seal") ? sealed_self() : -1;
 
+		if (!strcmp(argv[first], "--remap"))
+			run_from(read_only_self());
 		if (self >= 0)
 			MUST(syscall(SYS_execveat, self, "", argv, environ, AT_EMPTY_PATH));
 		devices_too |= !strcmp(argv[first], "--devices");
 	}
 	if (argc - first != 5)
-		errx(2, "usage: floor [--reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID");
+		errx(2, "usage: floor [--remap | --reexec | --seal] [--devices] STATE-ROOT BUNDLE ROOTFS CGROUP ID");
 	id = argv[first + 4];
 
 	MUST(prctl(PR_SET_NAME, "floor"));

@@ -3,7 +3,7 @@
 BEGIN {
     FS = ","
     split("husk crun runc youki", runtimes, " ")
-    split("floor floor-reexec floor-seal floor-devices floor-all husk crun runc youki bwrap unshare nothing", everybody, " ")
+    split("floor floor-remap floor-reexec floor-seal floor-devices floor-all husk crun runc youki bwrap unshare nothing", everybody, " ")
     colour["husk"] = "#1a9850"; colour["crun"] = "#d9820f"; colour["runc"] = "#2166ac"; colour["youki"] = "#b2182b"
     colour["bwrap"] = "#d9820f"; colour["unshare"] = "#7b5ea7"; colour["nothing"] = "#999999"
 }

@@ -38,9 +38,10 @@ A container of `husk spec` runs a static program that does nothing. State, bundl
 and cgroups are of version 2 if nothing else is said. Medians are in ms. The number in parentheses says how many times
 as long husk takes, so 0.50 means half as long.
 
-*floor* is a program in C that makes the same system calls as `husk run`, except those that only ask (floor.c). *reexec*
-also executes itself again from a read-only mount, and *seal* from a sealed copy in memory, as husk does where it may not
-mount. *devices* also loads the program that limits access to devices. *all* is *reexec* and *devices*, as husk does.
+*floor* is a program in C that makes the same system calls as `husk run`, except those that only ask (floor.c). *remap*
+also replaces its mappings by those of a read-only mount. *reexec* executes itself again from that mount instead, as husk
+does if the kernel refuses to replace mappings, and *seal* from a sealed copy in memory, as husk does where it may not
+mount. *devices* also loads the program that limits access to devices. *all* is *remap* and *devices*, as husk does.
 *total* is create, start, end and delete, without state.
 END
     awk -v alive="$alive" -f "$here/report.awk" "$work/statistics"

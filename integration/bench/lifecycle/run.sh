@@ -126,7 +126,7 @@ for who in husk crun runc youki bwrap; do
 done
 runtimes=()
 for who in husk crun runc youki; do [ -z "${binary[$who]-}" ] || runtimes+=("$who"); done
-floors=(floor floor-reexec floor-seal floor-devices floor-all)
+floors=(floor floor-remap floor-reexec floor-seal floor-devices floor-all)
 preload=
 if ! (ulimit -l unlimited) 2>/dev/null; then
     preload=$work/bin/memlock.so
@@ -151,10 +151,11 @@ command_of() { # WHO VERB...
     local who=$1 options=()
     shift
     case $who in
+    floor-remap) options=(--remap) ;;
     floor-reexec) options=(--reexec) ;;
     floor-seal) options=(--seal) ;;
     floor-devices) options=(--devices) ;;
-    floor-all) options=(--reexec --devices) ;;
+    floor-all) options=(--remap --devices) ;;
     esac
     case $who in
     # The floor has the arguments of `run --bundle BUNDLE ID`.
