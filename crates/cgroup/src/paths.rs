@@ -33,7 +33,7 @@ impl CgroupPaths {
     }
 
     /// Returns each directory once: controllers may share one.
-    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
+    pub fn distinct(&self) -> impl Iterator<Item = &Path> {
         let mut seen: Vec<&Path> = Vec::new();
         self.0.values().map(PathBuf::as_path).filter(move |path| {
             let new = !seen.contains(path);

@@ -111,7 +111,7 @@ pub struct JoinedIds {
 }
 
 /// How the child enters the container's cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupEntry {
     /// The container has no cgroup; the child stays in the caller's.
     None,
@@ -119,6 +119,8 @@ pub enum CgroupEntry {
     Born,
     /// The parent moves the child there at the child's request.
     Moved,
+    /// The child moves itself to these cgroups of version 1, which exist.
+    Enters(Vec<PathBuf>),
 }
 
 /// The hierarchies that a mount of type `cgroup` shows.

@@ -71,6 +71,8 @@ pub fn create<'b>(
     host::check_resctrl(container, host, &mut plan)?;
     process::detach(invocation, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
+    // Must precede joining a mount namespace, in which the cgroups may be elsewhere.
+    namespaces::enter_cgroups(host, &mut plan)?;
     let streams = hooks::open_streams(container, &mut plan)?;
     // Opens the caller's procfs, before the container mounts another one.
     let needs_procfs = lsm::needs_procfs(container).or_else(|| kernel::needs_procfs(container));

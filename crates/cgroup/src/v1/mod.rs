@@ -17,7 +17,7 @@ use crate::resources::Resources;
 use crate::settings::{Phase, Setting, write_all};
 use crate::stats::Stats;
 use crate::{devices, settings, v2};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::path::Path;
@@ -64,9 +64,9 @@ impl Cgroup {
         move |errno| Error::Act { act, path: self.path().to_owned(), errno }
     }
 
-    /// Returns the directories of version 1. A process moves itself by writing 0 to `cgroup.procs` in each.
-    pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.groups.iter().map(|group| group.directory.as_fd())
+    /// Returns the paths of the directories of version 1.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.groups.iter().map(|group| &*group.path)
     }
 
     /// Moves a process into all of the cgroups, the one of version 2 too; 0 is the caller.

@@ -100,7 +100,7 @@ pub(crate) fn initial_namespaces(container: &Container, host: &Host) -> Namespac
 fn at_once(container: &Container, host: &Host) -> Namespaces {
     match host.entry {
         CgroupEntry::None | CgroupEntry::Born => new(container),
-        CgroupEntry::Moved => new(container).without(Namespaces::CGROUP),
+        CgroupEntry::Moved | CgroupEntry::Enters(_) => new(container).without(Namespaces::CGROUP),
     }
 }
 
@@ -205,7 +205,18 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// Moves the process into the container's cgroup unless it was cloned there, and makes the cgroup namespace whose
+/// Moves the process into cgroups of version 1. A single thread can move itself without a lock that makes another process
+/// wait for milliseconds (`cgroup_procs_write_start` in kernel/cgroup/cgroup.c).
+pub(crate) fn enter_cgroups(host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let CgroupEntry::Enters(directories) = &host.entry else { return Ok(()) };
+    for directory in directories {
+        let path = plan.text(directory.join("tasks"))?;
+        plan.at("linux.cgroupsPath").push(Step::WriteFile { path, bytes: b"0", tolerate: None });
+    }
+    Ok(())
+}
+
+/// Has the process moved into the container's cgroup unless it is there already, and makes the cgroup namespace whose
 /// root is that cgroup.
 pub(crate) fn settle(container: &Container, host: &Host, plan: &mut Builder<'_>) {
     if host.entry == CgroupEntry::Moved {

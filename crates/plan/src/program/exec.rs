@@ -8,7 +8,7 @@
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
 use crate::invocation::Invocation;
-use crate::namespaces::procfs;
+use crate::namespaces::{enter_cgroups, procfs};
 use crate::program::seccomp::When;
 use crate::program::terminal::Shown;
 use crate::program::{identity, keyring, lsm, process, seccomp, terminal};
@@ -43,6 +43,7 @@ pub fn exec<'b>(
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     process::detach(invocation, host, Some(target.init), &mut plan);
+    enter_cgroups(host, &mut plan)?;
     if host.entry == CgroupEntry::Moved {
         plan.at("exec").push(Step::Request { what: Request::Cgroup });
     }

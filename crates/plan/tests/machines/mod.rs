@@ -1,6 +1,7 @@
 //! Describes machines for tests and for `fuzz/`.
 
 use husk_bundle::Container;
+use husk_bundle::container::NamespaceKind;
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
@@ -43,6 +44,9 @@ pub(crate) fn v1_root(container: &Container) -> Host {
         let directory = name.strip_prefix("name=").unwrap_or(name);
         (name.to_owned(), Path::new("/sys/fs/cgroup").join(directory))
     };
-    let cgroup = CgroupMount::V1(hierarchies.map(mounted).to_vec());
-    Host { cgroup, entry: CgroupEntry::Moved, ..v2_root(container) }
+    let hierarchies = hierarchies.map(mounted).to_vec();
+    let user = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::User);
+    let own = hierarchies.iter().map(|(_, directory)| directory.join("container")).collect();
+    let entry = if user { CgroupEntry::Moved } else { CgroupEntry::Enters(own) };
+    Host { cgroup: CgroupMount::V1(hierarchies), entry, ..v2_root(container) }
 }

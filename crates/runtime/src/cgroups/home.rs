@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use std::borrow::Cow;
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How the container's cgroup is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,11 +99,16 @@ impl ChildCgroup<'_> {
         }
     }
 
-    /// Returns how the child enters it: cloned into it or moved there.
-    pub(crate) fn entry(&self) -> CgroupEntry {
-        match self.cgroup() {
-            Some(Cgroup::V2(_)) => CgroupEntry::Born,
-            _ => CgroupEntry::Moved,
+    /// Returns how the child enters it. A child that is cloned into a user namespace may not move itself.
+    pub(crate) fn entry(&self, in_user_namespace: bool) -> CgroupEntry {
+        match (self, self.cgroup()) {
+            (_, Some(Cgroup::V2(_))) => CgroupEntry::Born,
+            (_, Some(Cgroup::V1(_))) if in_user_namespace => CgroupEntry::Moved,
+            (Self::New(new), Some(Cgroup::V1(_))) => CgroupEntry::Enters(new.directories()),
+            (Self::Known(_), Some(Cgroup::V1(cgroup))) => {
+                CgroupEntry::Enters(cgroup.paths().map(Path::to_owned).collect())
+            }
+            (_, None) => CgroupEntry::Moved,
         }
     }
 
@@ -213,6 +218,13 @@ impl<'c> NewCgroup<'c> {
     /// Returns its paths and its systemd unit, as the record keeps them.
     pub(crate) fn kept(&self) -> &RecordedCgroup {
         &self.kept
+    }
+
+    /// Returns its directories in the hierarchies of version 1.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let unified = self.kept.place.path("");
+        let all = self.kept.place.distinct().filter(|path| Some(*path) != unified);
+        all.map(Path::to_owned).collect()
     }
 
     /// Returns what to record before the cgroup is made. A systemd unit is not recorded yet, because it ends with its

@@ -11,6 +11,7 @@ use crate::host::probe::{probe, revealing};
 use crate::interrupt::Interrupt;
 use bumpalo::Bump;
 use husk_bundle::Container;
+use husk_bundle::container::NamespaceKind;
 use husk_listing::{Cause, Kinds, Line};
 use husk_plan::{CgroupMount, FailureMeaning, Host, Invocation, NewRoot, Plan, keeps_null_streams};
 use husk_script::Step;
@@ -100,7 +101,8 @@ pub(crate) fn launch<'c>(
         null::shield(&host)?;
     }
     if let Some(home) = &home {
-        host.entry = home.entry();
+        let user = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::User);
+        host.entry = home.entry(user);
         show_own(&mut host, home);
     }
     timings.begin("plan");

@@ -1,9 +1,12 @@
 //! `plan`: shows the steps that `create` would perform, and performs none.
 
+use crate::cgroups::{CgroupManager, NewCgroup};
 use crate::error::Error;
+use crate::host::namespaces::is_unprivileged;
 use crate::host::probe::{cgroup, probe};
 use bumpalo::Bump;
-use husk_bundle::Warning;
+use husk_bundle::container::NamespaceKind;
+use husk_bundle::{Container, Warning};
 use husk_listing::Line;
 use husk_plan::{CgroupEntry, CgroupMount, Invocation, Origin};
 use serde::Serialize;
@@ -47,11 +50,7 @@ pub struct PlannedStep {
 pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     let (container, warnings) = husk_bundle::load(bundle, None)?;
     let mut host = probe(&container);
-    // Plans as if husk makes the cgroup itself.
-    host.entry = match cgroup() {
-        CgroupMount::V1(_) => CgroupEntry::Moved,
-        CgroupMount::V2 => CgroupEntry::Born,
-    };
+    host.entry = entry(&container)?;
     let memory = Bump::new();
     let plan = husk_plan::create(&container, &host, &Invocation::default(), &memory)?;
     let steps = plan.steps.iter().enumerate();
@@ -63,6 +62,19 @@ pub fn plan(bundle: &Path) -> Result<Planned, Error> {
         decisions: decisions.map(|table| table.to_string()),
         unknown_calls: unknown_calls.unwrap_or_default(),
         warnings,
+    })
+}
+
+/// Returns how the container's process enters its cgroup if husk makes that itself, for a container named `ID`.
+fn entry(container: &Container) -> Result<CgroupEntry, Error> {
+    let user = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::User);
+    Ok(match cgroup() {
+        CgroupMount::V2 => CgroupEntry::Born,
+        CgroupMount::V1(_) if user || is_unprivileged() => CgroupEntry::Moved,
+        CgroupMount::V1(_) => {
+            let new = NewCgroup::find(container, "ID", CgroupManager::Cgroupfs)?;
+            new.map_or(CgroupEntry::Moved, |new| CgroupEntry::Enters(new.directories()))
+        }
     })
 }
 

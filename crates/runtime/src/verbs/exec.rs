@@ -131,7 +131,7 @@ pub fn exec(store: &Store, request: &ExecRequest, warn: impl FnOnce(&[Warning]))
         host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
     }
     let start = |home: Option<ChildCgroup<'static>>| {
-        let entry = home.as_ref().map_or(CgroupEntry::None, ChildCgroup::entry);
+        let entry = home.as_ref().map_or(CgroupEntry::None, |home| home.entry(false));
         let host = Host { entry, ..host.clone() };
         let plan = husk_plan::exec(&container, target, &host, &request.invocation(&record)?, memory())?;
         let mut command = command(&plan);

@@ -210,7 +210,7 @@ impl Restoring<'_, '_> {
 
     /// Moves CRIU, and so the processes that it will create, into the cgroup, and tells CRIU the cgroup's paths.
     fn settle(&mut self, criu: &Criu, options: &mut ProtobufMessage) -> Result<(), Error> {
-        if let Some(home) = self.home.as_mut().filter(|home| home.entry() != CgroupEntry::Born) {
+        if let Some(home) = self.home.as_mut().filter(|home| home.entry(false) != CgroupEntry::Born) {
             home.join(criu.pid(), self.record)?;
         }
         let path = format!("/proc/{}/cgroup", criu.pid());
