@@ -4,7 +4,9 @@
 
 use super::concurrent::Said;
 use super::faults::left;
+use super::watched::{self, Verdict};
 use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
+use husk_spawn::sys::process::SockFilter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::io::Errno;
@@ -13,10 +15,11 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ChildStdout, Command, ExitStatus};
 use std::thread;
@@ -177,6 +180,67 @@ fn container_of_a_creator_killed_in_a_hook_can_be_deleted() {
         assert_eq!(runtime.status(), "creating");
         runtime.call("delete", &["--force", "c"]).succeeds();
         assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
+    }
+}
+
+/// Returns the only child of a process; `None` if it has none.
+fn child_of(process: i32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    children.trim().parse().ok()
+}
+
+/// Waits until this descriptor is readable, or a process waits in a call that receives a message, or has ended.
+fn until_ready_or_waiting(fd: impl AsFd, process: i32) {
+    const RECEIVING: [&str; 3] = ["0 ", "45 ", "47 "];
+    let breath = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    while poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&breath)).unwrap() == 0 {
+        let call = fs::read_to_string(format!("/proc/{process}/syscall"));
+        if call.map_or(true, |call| RECEIVING.iter().any(|number| call.starts_with(number))) {
+            return;
+        }
+    }
+}
+
+/// Returns a filter that notifies of calls that rename a file.
+fn renaming() -> &'static [SockFilter] {
+    let (load, equal, answer, allow, notify) = (0x20, 0x15, 0x06, 0x7fff_0000, 0x7fc0_0000);
+    let step = |code, jt, jf, k| SockFilter { code, jt, jf, k };
+    let [rename, renameat, renameat2] = [82, 264, 316];
+    let program = [
+        step(load, 0, 0, 0),
+        step(equal, 3, 0, rename),
+        step(equal, 2, 0, renameat),
+        step(equal, 1, 0, renameat2),
+        step(answer, 0, 0, allow),
+        step(answer, 0, 0, notify),
+    ];
+    Vec::from(program).leak()
+}
+
+// The creator is stopped after it has started the child, at the call that puts the record with the child's pid in place.
+#[test]
+fn no_hook_runs_before_its_container_is_recorded() {
+    need!(is_husk(), "runc writes its record too late");
+    need!(is_root(), "reads which call a process makes");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
+    for words in VERBS {
+        for globals in [&[][..], &["--cgroup-manager=disabled"]] {
+            let (bundle, hangs) = hanging("createContainer");
+            let mut runtime = Runtime::under_test();
+            runtime.globals = globals;
+            let began = hangs.try_clone().unwrap();
+            let seen = watched::run(&command(&runtime, &bundle, words), renaming(), move |call| {
+                if let Some(child) = child_of(call.process) {
+                    until_ready_or_waiting(&began, child);
+                    kill_process(Pid::from_raw(call.process).unwrap(), Signal::KILL).unwrap();
+                    return Verdict::Fail(Errno::IO);
+                }
+                Verdict::GoOn
+            });
+            assert_eq!(seen.0.status.signal(), Some(9), "{words:?}: {:?}", seen.0);
+            runtime.call("delete", &["--force", "c"]).succeeds();
+            assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?} {globals:?}");
+        }
     }
 }
 

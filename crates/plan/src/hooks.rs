@@ -76,14 +76,16 @@ pub(crate) fn before_pivot(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     let hooks = &container.hooks;
-    let asked = match (hooks.prestart.is_empty(), hooks.create_runtime.is_empty()) {
-        (true, true) => None,
-        (false, true) => Some("hooks.prestart"),
-        (true, false) => Some("hooks.createRuntime"),
-        (false, false) => Some("hooks.prestart, hooks.createRuntime"),
-    };
-    if let Some(origin) = asked {
-        plan.at(origin).push(Step::Request { what: Request::Hooks });
+    // Asked for `createContainer` too: the parent records the child before it answers. If the parent is killed before
+    // that, the child ends instead of leaving a hook behind that no record leads to.
+    let kinds = [
+        ("hooks.prestart", &hooks.prestart),
+        ("hooks.createRuntime", &hooks.create_runtime),
+        ("hooks.createContainer", &hooks.create_container),
+    ];
+    let asked: Vec<_> = kinds.iter().filter(|(_, hooks)| !hooks.is_empty()).map(|(name, _)| *name).collect();
+    if !asked.is_empty() {
+        plan.at(asked.join(", ")).push(Step::Request { what: Request::Hooks });
     }
     if hooks.create_container.is_empty() {
         return Ok(());
