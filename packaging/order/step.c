@@ -1,8 +1,9 @@
-/* Writes the addresses of all instructions that a program executes to a file, in order and each once.
+/* Writes the addresses of all instructions that a program and its children execute to a file, in order and each once.
  *
  *     step FILE PROGRAM [ARGUMENTS]
  *
- * Records only code below 16 MB, where the linker places a program that has a fixed address. Does not follow children. */
+ * Records only code below 16 MB, where the linker places a program that has a fixed address. Follows each child until
+ * the child executes another program. Ends with the program, and lets children that still run continue. */
 #include <elf.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,10 @@
 
 #define END (16UL << 20)
 static char executed[END];
+
+enum { MOST = 64 };
+static pid_t children[MOST];
+static int count;
 
 static unsigned long address(pid_t pid) {
     struct user_regs_struct registers;
@@ -27,23 +32,68 @@ static unsigned long address(pid_t pid) {
 #endif
 }
 
-int main(int count, char **arguments) {
-    if (count < 3)
+/* Detaches from a child, which must be stopped for this. */
+static void release(pid_t child) {
+    int status;
+    if (kill(child, SIGSTOP))
+        return;
+    while (waitpid(child, &status, __WALL) == child && WIFSTOPPED(status)) {
+        if (WSTOPSIG(status) == SIGSTOP) {
+            ptrace(PTRACE_DETACH, child, 0, 0);
+            return;
+        }
+        ptrace(PTRACE_CONT, child, 0, 0);
+    }
+}
+
+/* Returns the status of the program. */
+static int record(pid_t program) {
+    int status, begun = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, __WALL)) > 0) {
+        if (!WIFSTOPPED(status)) {
+            if (pid == program)
+                return status;
+            continue;
+        }
+        int event = status >> 16, signal = WSTOPSIG(status);
+        unsigned long child;
+        if (event == PTRACE_EVENT_EXEC && pid != program) {
+            ptrace(PTRACE_DETACH, pid, 0, 0);
+            continue;
+        }
+        if (event == PTRACE_EVENT_EXEC)
+            begun = 1;
+        else if (event && !ptrace(PTRACE_GETEVENTMSG, pid, 0, &child) && count < MOST)
+            children[count++] = child;
+        unsigned long at = address(pid);
+        if (begun && at < END)
+            executed[at] = 1;
+        /* A child begins with SIGSTOP. */
+        int ours = event || signal == SIGTRAP || signal == SIGSTOP;
+        ptrace(PTRACE_SINGLESTEP, pid, 0, ours ? 0 : signal);
+    }
+    return -1;
+}
+
+int main(int words, char **arguments) {
+    if (words < 3)
         return 2;
-    pid_t pid = fork();
-    if (pid == 0) {
+    pid_t program = fork();
+    if (program == 0) {
         ptrace(PTRACE_TRACEME, 0, 0, 0);
+        raise(SIGSTOP);
         execv(arguments[2], arguments + 2);
         _exit(127);
     }
     int status;
-    while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
-        unsigned long at = address(pid);
-        if (at < END)
-            executed[at] = 1;
-        int signal = WSTOPSIG(status);
-        ptrace(PTRACE_SINGLESTEP, pid, 0, signal == SIGTRAP ? 0 : signal);
-    }
+    long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+    if (waitpid(program, &status, 0) != program || ptrace(PTRACE_SETOPTIONS, program, 0, options))
+        return 2;
+    ptrace(PTRACE_CONT, program, 0, 0);
+    status = record(program);
+    for (int child = 0; child < count; child++)
+        release(children[child]);
     FILE *file = fopen(arguments[1], "w");
     if (!file)
         return 2;
