@@ -16,14 +16,13 @@ use husk_script::sys::elf::{Elf_Ehdr, Elf_Phdr, PF_R, PF_W, PF_X, PT_GNU_RELRO, 
 use husk_script::sys::memory::program_break;
 use husk_script::sys::namespace::unshare_vm;
 use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
-use rustix::fs::{fstat, stat};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, fstat, open, stat};
+use rustix::io::{Errno, read, retry_on_intr};
 use rustix::mm::{
     MapFlags, MprotectFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, mremap_fixed,
 };
 use rustix::param::page_size;
 use rustix::process::{PrctlMmMap, configure_virtual_memory_map};
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
 // SAFETY: the linker defines both symbols. Only the address of the second one is used.
@@ -84,8 +83,12 @@ fn map_all(file: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// Has `/proc/self/exe` refer to the file.
 fn name(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    let read = || {
-        let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let told = || {
+        let stat = open("/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        // At most 52 numbers of 20 digits and a name, which the kernel returns at once.
+        let mut bytes = [0; 2048];
+        let length = retry_on_intr(|| read(&stat, &mut bytes)).ok()?;
+        let text = str::from_utf8(&bytes[..length]).ok()?;
         // The name of the process may contain anything.
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
@@ -108,7 +111,7 @@ fn name(file: BorrowedFd<'_>) -> Result<(), Errno> {
             exe_fd: file.as_raw_fd(),
         })
     };
-    let map = read().ok_or(Errno::INVAL)?;
+    let map = told().ok_or(Errno::INVAL)?;
     // SAFETY: only the file changes.
     unsafe { configure_virtual_memory_map(&map) }
 }
