@@ -18,8 +18,8 @@ use husk_script::sys::tolerate;
 use husk_script::sys::{CArray, CPtr, Errno, Fd};
 use husk_spawn::Signal;
 use rustix::fs::{
-    Access, CWD, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags, access, fcntl_add_seals,
-    memfd_create, open, stat, statvfs,
+    Access, CWD, FsWord, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags, access, fcntl_add_seals,
+    memfd_create, open, stat, statfs,
 };
 use rustix::io::fcntl_getfd;
 use rustix::mount::{OpenTreeFlags, open_tree};
@@ -144,8 +144,15 @@ pub(crate) fn examine() -> io::Result<Sealed> {
 }
 
 fn sealed() -> Result<Option<Sealed>, Errno> {
-    if statvfs("/proc/self/exe")?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+    // The file system of every memfd (mm/shmem.c). Only memfds can be sealed.
+    const TMPFS_MAGIC: FsWord = 0x0102_1994;
+    let found = statfs("/proc/self/exe")?;
+    if StatVfsMountFlags::from_bits_retain(found.f_flags.cast_unsigned()).contains(StatVfsMountFlags::RDONLY)
+    {
         return Ok(Some(Sealed::Mount));
+    }
+    if found.f_type != TMPFS_MAGIC {
+        return Ok(None);
     }
     let own = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())?;
     // EINVAL: not a memfd.
