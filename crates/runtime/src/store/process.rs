@@ -184,14 +184,19 @@ pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<
 ///
 /// If that cannot be known.
 pub(crate) fn open(process: ProcessId) -> Result<Option<OwnedFd>, Error> {
-    let Some(pid) = process.pid() else { return Ok(None) };
-    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
-        // The pid is unused, or is now a thread of another process.
-        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
-        pidfd => pidfd.map_err(|errno| Error::kernel("open the container's process", errno))?,
-    };
-    // The pid may have been another process's when it was opened. If the process is alive now, the pidfd is its own.
+    let Some(pidfd) = open_unchecked(process)? else { return Ok(None) };
     Ok(process.is_alive()?.then_some(pidfd))
+}
+
+/// Opens a pidfd, which may refer to another process that has the same pid now. If the process is found to be alive
+/// afterwards, the pidfd is its own. Returns `None` if the pid is unused.
+pub(crate) fn open_unchecked(process: ProcessId) -> Result<Option<OwnedFd>, Error> {
+    let Some(pid) = process.pid() else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // The pid is unused, or is now a thread of another process.
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
+        pidfd => pidfd.map(Some).map_err(|errno| Error::kernel("open the container's process", errno)),
+    }
 }
 
 #[cfg(test)]

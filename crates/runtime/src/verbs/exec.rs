@@ -95,6 +95,8 @@ pub enum Wait {
 pub fn exec(store: &Store, request: &ExecRequest, warn: impl FnOnce(&[Warning])) -> Result<Executed, Error> {
     let entry = store.entry(&request.id)?;
     let mut record = entry.read()?;
+    // Opened before the status is computed, which checks that the process is alive.
+    let init = record.process.map_or(Ok(None), process::open_unchecked)?;
     match status::of(&entry, &record)? {
         Status::Created => record.process.map_or(Ok(()), check_is_open)?,
         Status::Running => {}
@@ -106,8 +108,7 @@ pub fn exec(store: &Store, request: &ExecRequest, warn: impl FnOnce(&[Warning]))
         Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
-    let init =
-        record.process.map_or(Ok(None), process::open)?.ok_or(Error::State("container not running"))?;
+    let init = init.ok_or(Error::State("container not running"))?;
     let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
