@@ -84,6 +84,22 @@ fn error_names_the_switch_that_forbids_user_namespaces() {
 }
 
 #[test]
+fn error_names_the_limit_on_network_namespaces() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root");
+    let place = Project::new();
+    let husk = husk(&place);
+    let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces; {user} {husk} test --net host -- true || exit 1; \
+         exec {user} {husk} test -- true"
+    );
+    let seen = with_two_users(&place, &script);
+    seen.fails(125, "the limit on network namespaces is reached; raise it as root");
+    seen.says("husk: join new net: no space left on device");
+}
+
+#[test]
 fn ordinary_user_gets_the_same_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");

@@ -101,6 +101,17 @@ pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     }
 }
 
+/// Explains why a network namespace is refused.
+pub(crate) fn no_net(errno: Errno) -> Hint {
+    match errno {
+        Errno::NOSPC => Hint(Some(
+            "the limit on network namespaces is reached; raise it as root: sysctl user.max_net_namespaces=15000"
+                .to_owned(),
+        )),
+        _ => switched_off(errno),
+    }
+}
+
 /// Explains why namespaces are refused, as far as that can be determined.
 pub(crate) fn switched_off(errno: Errno) -> Hint {
     let is_set = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|found| found.trim() == value);

@@ -268,6 +268,8 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::Sethostname { .. }
         | Step::Setdomainname { .. }
         | Step::LoopbackUp
+        | Step::NewNet { .. }
+        | Step::JoinNewNet
         | Step::Request { .. }
         | Step::RequestWith { .. }
         | Step::Setrlimit { .. }

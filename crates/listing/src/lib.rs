@@ -188,6 +188,9 @@ impl Display for Line<'_> {
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
             Step::LoopbackUp => f.write_str("loopback up"),
+            Step::NewNet { loopback: false } => f.write_str("begin new net"),
+            Step::NewNet { loopback: true } => f.write_str("begin new net, loopback up"),
+            Step::JoinNewNet => f.write_str("join new net"),
             Step::Hook { hook } => {
                 write!(f, "hook {}", Text(hook.path))?;
                 for (name, stream) in ["stdout", "stderr"].into_iter().zip(hook.streams) {

@@ -111,6 +111,9 @@ fn every_step_has_a_line() {
         (Step::VforkAndReap, "vfork-and-reap"),
         (Step::Setdomainname { name: b"net" }, r#"domainname "net""#),
         (Step::LoopbackUp, "loopback up"),
+        (Step::NewNet { loopback: false }, "begin new net"),
+        (Step::NewNet { loopback: true }, "begin new net, loopback up"),
+        (Step::JoinNewNet, "join new net"),
         (Step::ForgetMemory, "forget-memory"),
         (Step::Undumpable, "undumpable"),
         (Step::FsconfigFd { fs: R3, key: c"pidns", fd: fd(9).into() }, "fsconfig r3 pidns=9"),
@@ -325,7 +328,7 @@ names! {
     CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
-    CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp ForgetMemory Undumpable FsconfigFd
+    CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp NewNet JoinNewNet ForgetMemory Undumpable FsconfigFd
     OpenDevice OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
     LandlockRuleset LandlockAllow LandlockRestrict

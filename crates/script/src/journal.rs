@@ -8,7 +8,7 @@
 //! With [`Step::CloneAndReap`](crate::Step) the first process records how the second ended. These processes have
 //! memory of their own, so the journal of such a list lies in a shared mapping. With
 //! [`Step::VforkAndReap`](crate::Step) the second process uses the same memory, and the kernel clears a second word
-//! for it.
+//! for it. With [`Step::NewNet`](crate::Step) a second thread uses the memory too, and has a word of its own.
 //!
 //! Neither Miri nor loom can run this: the child is a `clone3` into its parent's memory, and the kernel makes the last
 //! store. Reading the code must therefore suffice to check it. Each word has one writer at a time. The step number
@@ -16,7 +16,7 @@
 //! after all others. `tests/stress.rs` and `tests/facts.rs` of `husk-spawn` test the kernel's part.
 
 use crate::sys::process::Usage;
-use crate::sys::{Errno, Pid};
+use crate::sys::{Errno, Fd, Pid, Result};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// The progress and the result of a child.
@@ -24,6 +24,10 @@ pub struct Journal {
     in_use: AtomicU32,
     /// Like `in_use`, for a second process that shares the memory.
     in_use_too: AtomicU32,
+    /// Like `in_use`, for a second thread.
+    thread: AtomicU32,
+    /// The descriptor of the thread's network namespace, or a negative error number.
+    net: AtomicI32,
     step: AtomicU32,
     errno: AtomicI32,
     forks: [AtomicI32; MOST_FORKS],
@@ -53,6 +57,8 @@ impl Journal {
         Self {
             in_use: AtomicU32::new(0),
             in_use_too: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
+            net: AtomicI32::new(i32::MIN),
             step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
             forks: [const { AtomicI32::new(0) }; MOST_FORKS],
@@ -73,11 +79,34 @@ impl Journal {
         &self.in_use_too
     }
 
+    /// Returns the word of a second thread.
+    pub(crate) const fn thread(&self) -> &AtomicU32 {
+        &self.thread
+    }
+
+    /// Records the network namespace that the second thread has created.
+    pub(crate) fn found_net(&self, net: Result<Fd>) {
+        let word = net.map_or_else(|errno| errno.raw_os_error().wrapping_neg(), Fd::number);
+        self.net.store(word, Ordering::Release);
+    }
+
+    /// Returns the network namespace of the second thread, which has ended.
+    pub(crate) fn net(&self) -> Result<Fd> {
+        let word = self.net.load(Ordering::Acquire);
+        Fd::new(word).ok_or(match word {
+            // The kernel's error range, outside of which the conversion panics.
+            -4095..=-1 => Errno::from_raw_os_error(word.wrapping_neg()),
+            _ => Errno::BADF,
+        })
+    }
+
     /// Returns a word for `FUTEX_WAIT` that is 1 until the kernel clears it. Returns `None` if the memory is unused.
     #[must_use]
     pub fn still_in_use(&self) -> Option<&AtomicU32> {
-        // Acquire makes the child's earlier writes visible. The second word is set before the first is cleared.
-        [&self.in_use, &self.in_use_too].into_iter().find(|word| word.load(Ordering::Acquire) != 0)
+        // Acquire makes the child's earlier writes visible. The other words are set before the first is cleared.
+        [&self.in_use, &self.in_use_too, &self.thread]
+            .into_iter()
+            .find(|word| word.load(Ordering::Acquire) != 0)
     }
 
     /// Returns whether the child has execed or exited, and so no longer uses this memory.

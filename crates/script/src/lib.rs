@@ -19,6 +19,7 @@ extern crate std;
 pub mod hook;
 pub mod journal;
 mod keys;
+mod net;
 mod perform;
 mod reap;
 mod registers;

@@ -17,7 +17,7 @@ use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{
     Errno, Fd, Pid, Result, Uid, at, clone, file, landlock, limits, memory, mount, namespace, process, signal,
 };
-use crate::{Journal, Script, reap, terminal};
+use crate::{Journal, Script, net, reap, terminal};
 use core::ffi::CStr;
 
 pub(crate) fn perform(
@@ -238,6 +238,8 @@ pub(crate) fn perform(
         Step::Sethostname { name } => namespace::sethostname(name),
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
+        Step::NewNet { loopback } => Err(net::begin(child, script, registers, loopback)),
+        Step::JoinNewNet => net::join(child, script.journal),
         Step::Request { what } => report::request(channel, what),
         Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
         Step::Hook { hook } => {

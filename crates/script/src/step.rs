@@ -605,6 +605,17 @@ pub enum Step<'a> {
     },
     /// Brings the loopback device up with `socket` and `ioctl(SIOCSIFFLAGS)`.
     LoopbackUp,
+    /// Starts a thread that creates a network namespace with `unshare`, and goes on meanwhile. The descriptors of the
+    /// process are shared with the thread until [`JoinNewNet`](Self::JoinNewNet), which must come before the steps
+    /// that need the namespace or close unknown descriptors. Only in a new pid namespace, in which the thread gets a
+    /// high number with `clone3`.
+    NewNet {
+        /// Whether the thread brings the loopback device up, as [`LoopbackUp`](Self::LoopbackUp) does.
+        loopback: bool,
+    },
+    /// Waits for the thread of [`NewNet`](Self::NewNet), and joins its network namespace with `setns`. Fails with the
+    /// error of the thread.
+    JoinNewNet,
     /// Sends a request to the parent and waits until it is done.
     Request {
         /// The request.

@@ -7,6 +7,8 @@ mod attributes;
 mod below;
 #[path = "steps/container.rs"]
 mod container;
+#[path = "steps/net.rs"]
+mod net;
 mod support;
 #[path = "steps/terminal.rs"]
 mod terminal;
@@ -123,6 +125,8 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::VforkAndReap => vfork_and_reap,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
+    Step::NewNet { .. } => net::new_net,
+    Step::JoinNewNet => net::new_net,
     Step::ForgetMemory => forget_memory,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,

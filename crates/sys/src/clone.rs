@@ -18,9 +18,11 @@ use crate::raw::{self, check};
 use crate::{Errno, Fd, Pid, Result};
 use core::ffi::c_void;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use linux_raw_sys::general::{
-    __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,
+    __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_PIDFD, CLONE_SIGHAND, CLONE_SYSVSEM,
+    CLONE_THREAD, CLONE_VFORK, CLONE_VM,
 };
 
 pub use linux_raw_sys::general::clone_args as CloneArgs;
@@ -94,7 +96,7 @@ impl InChild {
     /// # Safety
     ///
     /// - The calling process has one thread, and has not execed since its clone. It runs only code that receives the
-    ///   proof.
+    ///   proof, and threads that [`beside`] starts.
     /// - It has its own descriptor table, and drops no value that closes one of these descriptors.
     /// - The proof does not outlive the process: it is not stored where a process that shares the memory can find it.
     #[must_use]
@@ -255,6 +257,79 @@ pub fn vfork<T: Waiter>(_: &InChild, in_use: &AtomicU32, waiter: &T, child: impl
         return errno;
     }
     raw::exit_group(usize::from(child()))
+}
+
+/// The work of a thread that [`beside`] starts.
+pub trait Work: Sync {
+    /// Runs in the thread, which ends when this returns.
+    fn run(&self);
+}
+
+/// Runs `rest` in the calling thread, and `work` at the same time in another one, with
+/// `clone3(CLONE_THREAD | CLONE_FILES | CLONE_CHILD_CLEARTID)`. The threads share the descriptors. `number` is the
+/// other thread's number in its own pid namespace, so that the next process gets the same number as without the thread.
+///
+/// When the other thread no longer uses the memory, the kernel clears `in_use`; see [`await_thread`]. If the process
+/// exits before, the memory stays in use until the kernel has cleared the word.
+///
+/// Every signal must be blocked. `work` must obey the rules of [`clone3`] for a child with `CLONE_VM`. Exits with the
+/// status that `rest` returns. Returns only if the thread could not be created, with the reason.
+#[inline(never)]
+pub fn beside<W: Work>(
+    _: &InChild,
+    number: i32,
+    in_use: &AtomicU32,
+    work: &W,
+    rest: impl FnOnce() -> u8,
+) -> Errno {
+    /// Starts the thread.
+    extern "C" fn enter<W: Work>(work: *const c_void) -> ! {
+        // SAFETY: `beside` passes the address of its `work`, which is borrowed for as long as the thread lives.
+        let work = unsafe { &*work.cast::<W>() };
+        work.run();
+        raw::exit()
+    }
+    let mut stack = MaybeUninit::<[u128; THREAD_STACK / size_of::<u128>()]>::uninit();
+    let flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+    let args = CloneArgs {
+        flags: u64::from(flags),
+        pidfd: 0,
+        child_tid: in_use.as_ptr().addr() as u64,
+        parent_tid: 0,
+        exit_signal: 0,
+        stack: stack.as_mut_ptr().addr() as u64,
+        stack_size: THREAD_STACK as u64,
+        tls: 0,
+        set_tid: (&raw const number).addr() as u64,
+        set_tid_size: 1,
+        cgroup: 0,
+    };
+    let words = [(&raw const args).addr(), size_of::<CloneArgs>(), 0, 0, 0];
+    in_use.store(1, Ordering::Release);
+    let work = (&raw const *work).cast::<c_void>();
+    // SAFETY: the thread alone uses `stack`. This function does not return after a success, so `stack` and `work` stay
+    // valid while the process lives. The memory of the process stays in use until the kernel has cleared the word. No
+    // signal handler runs on the stack. The caller promises the rest.
+    let returned = unsafe { arch::clone_call(__NR_clone3, words, enter::<W>, work) };
+    if let Err(errno) = check(returned) {
+        in_use.store(0, Ordering::Release);
+        return errno;
+    }
+    raw::exit_group(usize::from(rest()))
+}
+
+/// The size of the stack of a thread that [`beside`] starts.
+const THREAD_STACK: usize = 4096;
+
+/// Waits until a thread that [`beside`] has started no longer uses the memory.
+pub fn await_thread(in_use: &AtomicU32) -> Result {
+    while in_use.load(Ordering::Acquire) != 0 {
+        match raw::futex_wait(in_use, 1) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 fn pid(returned: isize) -> Result<Pid> {

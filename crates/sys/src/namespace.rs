@@ -78,6 +78,17 @@ pub fn loopback_up() -> Result {
     set
 }
 
+/// Creates a network namespace for the calling thread, with `unshare`, and returns a descriptor of it. If `loopback` is
+/// set, brings its loopback device up.
+pub fn new_net(loopback: bool) -> Result<Fd> {
+    unshare(Namespaces::NET)?;
+    let socket = raw::socket_unix()?;
+    let up = if loopback { raw::ioctl_loopback_up(socket) } else { Ok(()) };
+    let namespace = up.and_then(|()| raw::ioctl_socket_namespace(socket));
+    raw::close(socket);
+    namespace
+}
+
 /// Succeeds if nothing else uses the caller's memory, and changes nothing, with `unshare(CLONE_VM)`.
 ///
 /// # Errors

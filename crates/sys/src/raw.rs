@@ -12,7 +12,7 @@ use crate::arch::{call, trap};
 use crate::{CArray, Errno, Fd, Gid, Pid, Result};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::sync::atomic::AtomicI32;
+use core::sync::atomic::{AtomicI32, AtomicU32};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::landlock::{
     LANDLOCK_CREATE_RULESET_VERSION, landlock_path_beneath_attr, landlock_rule_type, landlock_ruleset_attr,
@@ -81,6 +81,22 @@ pub(crate) fn exit_group(status: usize) -> ! {
     // SAFETY: one number.
     unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
     // The call returns only if a seccomp filter refuses it.
+    trap()
+}
+
+/// Waits until `word` is woken if it is `value`. It is not a private futex: the kernel wakes the word of a thread as a
+/// shared one (kernel/fork.c, `mm_release`).
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32) -> Result {
+    const FUTEX_WAIT: usize = 0;
+    let words = [word.as_ptr().addr(), FUTEX_WAIT, value as usize, 0, 0, 0];
+    // SAFETY: the kernel reads one word, which is an atomic, and waits without a timeout.
+    check(unsafe { call(nr::__NR_futex, words) }).map(drop)
+}
+
+/// Ends the calling thread.
+pub(crate) fn exit() -> ! {
+    // SAFETY: one number.
+    unsafe { call(nr::__NR_exit, [0, 0, 0, 0, 0, 0]) };
     trap()
 }
 
@@ -469,6 +485,13 @@ pub(crate) fn ioctl_loopback_up(socket: Fd) -> Result {
     let words = [socket.word(), SIOCSIFFLAGS, (&raw const request).addr(), 0, 0, 0];
     // SAFETY: the kernel reads an `ifreq`, which has its layout and outlives the call.
     check(unsafe { call(nr::__NR_ioctl, words) }).map(drop)
+}
+
+/// `ioctl(SIOCGSKNS)`: the network namespace of a socket. The kernel sets close-on-exec.
+pub(crate) fn ioctl_socket_namespace(socket: Fd) -> Result<Fd> {
+    const SIOCGSKNS: usize = 0x894c;
+    // SAFETY: this request takes no argument.
+    descriptor(unsafe { call(nr::__NR_ioctl, [socket.word(), SIOCGSKNS, 0, 0, 0, 0]) })
 }
 
 pub(crate) fn fspick(mount: Fd, flags: u32) -> Result<Fd> {

@@ -42,6 +42,11 @@ pub(crate) fn mounts(image: &Image) -> impl Iterator<Item = (usize, &Mount)> {
     mounts.filter(|(_, mount)| !is_own(mount) && !matches!(mount.source, Source::Cgroup { .. }))
 }
 
+/// Returns whether a mount shows the devices of a network namespace.
+pub(crate) fn is_sysfs(mount: &Mount) -> bool {
+    matches!(&mount.source, Source::New { fstype, .. } if fstype == "sysfs")
+}
+
 /// Opens the root of an image on the host.
 pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.at("rootfs").text(&image.directory)?, plan.register()?);

@@ -55,7 +55,7 @@ impl SandboxPlan {
     }
 
     pub(crate) fn namespaces(&self) -> Namespaces {
-        namespaces(&self.profile, &self.host)
+        namespaces(&self.host)
     }
 }
 
@@ -73,6 +73,10 @@ pub fn plan<'b>(
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
+    if profile.net != Net::Host {
+        // First, because the kernel needs longer for it than for everything until `JoinNewNet`.
+        plan.at("net").push(Step::NewNet { loopback: profile.net == Net::Loopback });
+    }
     plan.at("signals");
     INHERITED.iter().copied().for_each(|signal| plan.push(Step::DefaultAction { signal }));
     ids(profile, host, &mut plan)?;
@@ -86,11 +90,15 @@ pub fn plan<'b>(
     if let Some(name) = said(container.and_then(|container| container.domainname.as_ref()), &plan) {
         plan.at("domainname").push(Step::Setdomainname { name });
     }
-    if profile.net == Net::Loopback {
-        plan.at("net").push(Step::LoopbackUp);
-    }
     // Files get exactly the permissions that the steps specify.
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
+    // A sysfs shows the network namespace of the process that mounts it.
+    let has_sysfs = profile.image.iter().flat_map(image::mounts).any(|(_, mount)| image::is_sysfs(mount));
+    let has_net = profile.net != Net::Host;
+    if has_net && has_sysfs {
+        plan.at("net").push(Step::JoinNewNet);
+        plan.at("files");
+    }
     let rules = LandlockRules::new(profile, host, &mut plan)?;
     let null = files::files(profile, host, &rules, &mut plan)?;
     // After the last mount, since Landlock forbids all mounts, and before the streams are replaced.
@@ -114,6 +122,10 @@ pub fn plan<'b>(
     plan.release(null);
     if let Streams::Heard(output) = streams {
         plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
+    }
+    if has_net && !has_sysfs {
+        // As late as possible, but in the process that starts the program: it must not stay in the caller's namespace.
+        plan.at("net").push(Step::JoinNewNet);
     }
     // Closes everything that the caller has open on the host, except the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
@@ -171,16 +183,16 @@ pub fn plan<'b>(
     }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
-    Ok(plan.finish(namespaces(profile, host)))
+    Ok(plan.finish(namespaces(host)))
 }
 
-fn namespaces(profile: &Profile, host: &Host) -> Namespaces {
+/// Returns the namespaces that the child is created in. It creates that of the network itself.
+fn namespaces(host: &Host) -> Namespaces {
     let always = Namespaces::MOUNT | Namespaces::PID | Namespaces::IPC | Namespaces::UTS;
     // A cgroup namespace is rooted at its creator's cgroup, so with a cgroup it is created after the move.
     let cgroup = if host.cgroup { Namespaces::EMPTY } else { Namespaces::CGROUP };
     let user = if host.user_namespace { Namespaces::USER } else { Namespaces::EMPTY };
-    let net = if profile.net == Net::Host { Namespaces::EMPTY } else { Namespaces::NET };
-    always | cgroup | user | net
+    always | cgroup | user
 }
 
 /// Maps only the caller's ids, which needs no privilege. Files that the program writes belong to the caller, whatever

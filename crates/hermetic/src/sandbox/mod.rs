@@ -201,7 +201,7 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
         }
-        None if is_refusal(error) && host.uid == 0 && host.user_namespace => {
+        None | Some((Step::JoinNewNet, _)) if is_refusal(error) && host.uid == 0 && host.user_namespace => {
             host.user_namespace = false;
             Some(MissingIsolation::UserNamespace)
         }
@@ -236,6 +236,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
         (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => {
             refused(errno, error::unmapped(host.uid, errno))
         }
+        (Some((Step::JoinNewNet, errno)), _) => refused(errno, error::no_net(errno)),
         (Some((Step::Mount { .. } | Step::MoveMount { .. }, errno)), _) => {
             refused(errno, error::no_mounts(errno))
         }
