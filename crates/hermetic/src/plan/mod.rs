@@ -123,6 +123,11 @@ pub fn plan<'b>(
     if let Streams::Heard(output) = streams {
         plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
     }
+    // The first process gets our filter too: the kernel takes a while to load it, and here the thread is still busy. The
+    // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one.
+    plan.at("capabilities").push(Step::NoNewPrivs);
+    plan.at("seccomp");
+    seccomp(&filter::profile(), &mut plan)?;
     if has_net && !has_sysfs {
         // As late as possible, but in the process that starts the program: it must not stay in the caller's namespace.
         plan.at("net").push(Step::JoinNewNet);
@@ -169,17 +174,15 @@ pub fn plan<'b>(
             plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
         }
     }
-    plan.at("capabilities").push(Step::NoNewPrivs);
-    // An ordinary user's capabilities are lost in exec. Without the line above, root would get them back
+    plan.at("capabilities");
+    // An ordinary user's capabilities are lost in exec. Without `NoNewPrivs`, root would get them back
     // (security/commoncap.c, `cap_bprm_creds_from_file`).
     if host.program.0 == 0 {
         plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
     }
-    plan.at("seccomp");
-    let own = filter::profile();
-    let theirs = container.and_then(|container| container.seccomp.as_ref());
-    for filter in [Some(&own), theirs].into_iter().flatten() {
-        seccomp(filter, &mut plan)?;
+    if let Some(theirs) = container.and_then(|container| container.seccomp.as_ref()) {
+        plan.at("seccomp");
+        seccomp(theirs, &mut plan)?;
     }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
