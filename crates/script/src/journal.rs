@@ -41,6 +41,10 @@ pub struct Journal {
 /// namespace.
 pub const MOST_FORKS: usize = 2;
 
+/// The values of [`Journal::net`] before and after the second thread has begun. They are not error numbers.
+const WAITS: i32 = i32::MIN;
+const BEGUN: i32 = i32::MIN + 1;
+
 /// How far a list has come, or where it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -58,7 +62,7 @@ impl Journal {
             in_use: AtomicU32::new(0),
             in_use_too: AtomicU32::new(0),
             thread: AtomicU32::new(0),
-            net: AtomicI32::new(i32::MIN),
+            net: AtomicI32::new(WAITS),
             step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
             forks: [const { AtomicI32::new(0) }; MOST_FORKS],
@@ -84,6 +88,16 @@ impl Journal {
         &self.thread
     }
 
+    /// Records that the second thread runs.
+    pub(crate) fn begin_net(&self) {
+        self.net.store(BEGUN, Ordering::Release);
+    }
+
+    /// Returns whether the second thread still waits for a processor.
+    pub(crate) fn awaits_net(&self) -> bool {
+        self.net.load(Ordering::Acquire) == WAITS
+    }
+
     /// Records the network namespace that the second thread has created.
     pub(crate) fn found_net(&self, net: Result<Fd>) {
         let word = net.map_or_else(|errno| errno.raw_os_error().wrapping_neg(), Fd::number);
@@ -92,12 +106,11 @@ impl Journal {
 
     /// Returns the network namespace of the second thread, which has ended.
     pub(crate) fn net(&self) -> Result<Fd> {
-        let word = self.net.load(Ordering::Acquire);
-        Fd::new(word).ok_or(match word {
+        match self.net.load(Ordering::Acquire) {
             // The kernel's error range, outside of which the conversion panics.
-            -4095..=-1 => Errno::from_raw_os_error(word.wrapping_neg()),
-            _ => Errno::BADF,
-        })
+            errno @ -4095..=-1 => Err(Errno::from_raw_os_error(errno.wrapping_neg())),
+            word => Fd::new(word).ok_or(Errno::BADF),
+        }
     }
 
     /// Returns a word for `FUTEX_WAIT` that is 1 until the kernel clears it. Returns `None` if the memory is unused.

@@ -321,6 +321,15 @@ pub fn beside<W: Work>(
 /// The size of the stack of a thread that [`beside`] starts.
 const THREAD_STACK: usize = 4096;
 
+/// Moves a thread to the caller's processor, where it runs when the caller waits. Returns whether that has succeeded.
+#[must_use]
+pub fn pull(_: &InChild, number: i32) -> bool {
+    let processor = raw::getcpu().ok();
+    processor
+        .and_then(|processor| 1_u64.checked_shl(processor))
+        .is_some_and(|mask| raw::bind_thread(number, mask))
+}
+
 /// Waits until a thread that [`beside`] has started no longer uses the memory.
 pub fn await_thread(in_use: &AtomicU32) -> Result {
     while in_use.load(Ordering::Acquire) != 0 {

@@ -93,6 +93,14 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) -> Result {
     check(unsafe { call(nr::__NR_futex, words) }).map(drop)
 }
 
+/// Returns the processor that runs the caller.
+pub(crate) fn getcpu() -> Result<u32> {
+    let mut processor = 0_u32;
+    // SAFETY: the kernel writes one number.
+    check(unsafe { call(nr::__NR_getcpu, [(&raw mut processor).addr(), 0, 0, 0, 0, 0]) })?;
+    Ok(processor)
+}
+
 /// Ends the calling thread.
 pub(crate) fn exit() -> ! {
     // SAFETY: one number.
@@ -227,6 +235,13 @@ pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
     // SAFETY: the kernel reads as many bytes of `mask` as it has.
     check(unsafe { call(nr::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0]) })
         .map(drop)
+}
+
+/// Binds another thread to the processors in `mask`. Returns whether that has succeeded.
+pub(crate) fn bind_thread(thread: i32, mask: u64) -> bool {
+    let words = [thread.unsigned_abs() as usize, size_of::<u64>(), (&raw const mask).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads the mask.
+    unsafe { call(nr::__NR_sched_setaffinity, words) >= 0 }
 }
 
 pub(crate) fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
