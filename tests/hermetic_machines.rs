@@ -45,6 +45,24 @@ fn callers_proc_is_used_if_parts_of_it_are_covered() {
 }
 
 #[test]
+fn callers_sys_is_used_if_parts_of_it_are_covered() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(Path::new("/sys/kernel/mm").is_dir(), "needs a sysfs");
+    let place = Project::new();
+    let husk = husk(&place);
+    let cover = "mount -t tmpfs cover /sys/kernel || exit 9";
+    let seen = as_root_of_a_container(&place, &format!("{cover}; {husk} test -- ls /sys/kernel"));
+    seen.prints("");
+    seen.says("husk: warning: the program sees the caller's /sys and the names of its network devices");
+    let refused = as_root_of_a_container(&place, &format!("{cover}; {husk} test --strict -- true"));
+    refused.fails(125, "refused because of --strict");
+    // With the host's network there is nothing to replace.
+    let hosts = as_root_of_a_container(&place, &format!("{cover}; {husk} test --strict --net host -- true"));
+    hosts.prints("");
+    assert!(hosts.0.stderr.is_empty());
+}
+
+#[test]
 fn root_needs_no_user_namespace() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();

@@ -46,6 +46,8 @@ mod hermetic_machines;
 mod hermetic_settings;
 /// Sandboxes at a terminal.
 mod hermetic_terminal;
+/// `test`: what a program sees of the machine.
+mod hermetic_view;
 /// The six kinds of hooks: where, when and with what input they run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.

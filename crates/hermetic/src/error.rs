@@ -139,6 +139,8 @@ pub enum MissingIsolation {
     Processes(String),
     /// The program sees the caller's procfs.
     Procfs,
+    /// The program sees the caller's sysfs.
+    Sysfs,
     /// The program runs in the caller's user namespace, without privileges in it.
     UserNamespace,
 }
@@ -159,6 +161,10 @@ impl Display for MissingIsolation {
             Self::Procfs => {
                 "the program sees the caller's /proc and its processes, because the kernel does not mount another \
                  while parts of it are covered, as in a container"
+            }
+            Self::Sysfs => {
+                "the program sees the caller's /sys and the names of its network devices, because the kernel does not \
+                 mount another while parts of it are covered, as in a container"
             }
             Self::UserNamespace => "the sandbox has no user namespace, because none can be created here",
         })

@@ -36,6 +36,8 @@ pub struct Host {
     pub user_namespace: bool,
     /// The procfs that the program finds at `/proc`.
     pub procfs: Procfs,
+    /// The sysfs that the program finds at `/sys`.
+    pub sysfs: Sysfs,
     /// `CLOCK_MONOTONIC`, which stands still while the machine sleeps, and `CLOCK_BOOTTIME`. Zero without an
     /// [uptime](crate::Profile::uptime), because nothing else needs them.
     pub clocks: (Duration, Duration),
@@ -73,6 +75,15 @@ pub enum Procfs {
     /// A new one, which shows only the program's own processes.
     Own,
     /// The caller's. The kernel refuses a new one if parts of the visible procfs are covered.
+    Callers,
+}
+
+/// The sysfs that a sandbox has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sysfs {
+    /// A new one, which shows only the network devices of the program's own network.
+    Own,
+    /// The caller's. It is also all there is if the caller has no sysfs.
     Callers,
 }
 

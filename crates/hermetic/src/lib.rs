@@ -26,7 +26,7 @@ mod sandbox;
 
 pub use bundle::bundle;
 pub use error::{Error, Hint, MissingIsolation};
-pub use host::{Host, HostFile, Landlock, Procfs};
+pub use host::{Host, HostFile, Landlock, Procfs, Sysfs};
 pub use libtest::cargo::{BinaryKind, binary_kind, show};
 pub use plan::layers::Streams;
 pub use plan::plan;

@@ -5,8 +5,8 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Host, HostFile, Image, Landlock, Limits, Net, PathAccess, Procfs, Profile, Show, Streams, Variable,
-    bundle, plan,
+    Host, HostFile, Image, Landlock, Limits, Net, PathAccess, Procfs, Profile, Show, Streams, Sysfs,
+    Variable, bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -38,6 +38,7 @@ fn user() -> Host {
         has_pid_max: true,
         user_namespace: true,
         procfs: Procfs::Own,
+        sysfs: Sysfs::Own,
         clocks: Default::default(),
         mqueue: true,
         landlock: Landlock::of_version(7),
@@ -84,6 +85,7 @@ fn root_in_a_container_without_user_namespaces() {
         home: Some("/root".into()),
         user_namespace: false,
         procfs: Procfs::Callers,
+        sysfs: Sysfs::Callers,
         ..user()
     };
     is("root-in-container", &profile(), &host);

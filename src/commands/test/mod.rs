@@ -38,8 +38,9 @@ use std::{env, fs};
 pub(crate) const MORE: &str = "
 The program can read the host's files but not write to them. Private, temporary directories replace /tmp, /var/tmp,
 /run, /dev and the home directory. The program also has its own processes and network, the host name localhost, the
-time zone UTC, and only a few environment variables of the caller. husk kills the processes that the program leaves
-running, and reports them. This needs no root privileges.
+time zone UTC, and only a few environment variables of the caller. /sys shows only the devices of that network, and none
+of the file systems that the host mounts there; --read /sys shows the host's. husk kills the processes that the program
+leaves running, and reports them. This needs no root privileges.
 
 husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
 program reached a limit, and with 125 if the sandbox could not be created. It exits with 126 if the program cannot

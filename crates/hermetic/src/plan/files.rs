@@ -122,7 +122,7 @@ pub(crate) fn files(
     }
     let null = fill_dev(dev, devices, host, rules, plan)?;
     if host.procfs == Procfs::Own {
-        proc(profile, host, root, rules, plan)?;
+        proc(profile, host, (root, null), rules, plan)?;
     }
     if let Some(image) = &image {
         image.furnish(null, rules, plan)?;
@@ -355,12 +355,12 @@ fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts a procfs of the program's own processes. The host's procfs is still mounted then: without one, a user
+/// Mounts a procfs of the program's own processes. Covers the list of keys, which belong to users and not to a namespace. The host's procfs is still mounted then: without one, a user
 /// namespace cannot mount another (fs/namespace.c, `mount_too_revealing`).
 fn proc(
     profile: &Profile,
     host: &Host,
-    root: Reg,
+    (root, null): (Reg, Reg),
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
@@ -373,6 +373,8 @@ fn proc(
         limit_pids(&profile.limits, proc, plan)?;
     }
     not_its_own(host, proc, plan);
+    let empty = plan.fresh_register()?;
+    plan.push(Step::Mask { root: proc.into(), path: c"keys", null: null.into(), empty });
     plan.release(proc);
     Ok(())
 }

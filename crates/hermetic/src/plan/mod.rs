@@ -13,9 +13,11 @@ mod filter;
 pub(crate) mod image;
 mod landlock;
 pub(crate) mod layers;
+mod sys;
 mod view;
 
 pub(crate) use files::PROC;
+pub(crate) use sys::SYS;
 
 use crate::host::Host;
 use crate::profile::{Image, Net, Profile};
@@ -101,6 +103,16 @@ pub fn plan<'b>(
     }
     let rules = LandlockRules::new(profile, host, &mut plan)?;
     let null = files::files(profile, host, &rules, &mut plan)?;
+    // The first process gets our filter too: the kernel takes a while to load it, and here the thread is still busy. The
+    // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one.
+    plan.at("capabilities").push(Step::NoNewPrivs);
+    plan.at("seccomp");
+    seccomp(&filter::profile(), &mut plan)?;
+    if has_net && !has_sysfs {
+        // As late as possible, but before the sysfs, which shows the network of the process that mounts it.
+        plan.at("net").push(Step::JoinNewNet);
+    }
+    sys::mount(profile, host, &mut plan);
     // After the last mount, since Landlock forbids all mounts, and before the streams are replaced.
     rules.raise(host, streams, &mut plan);
     if host.uid == 0 && !host.null_streams.is_empty() {
@@ -122,15 +134,6 @@ pub fn plan<'b>(
     plan.release(null);
     if let Streams::Heard(output) = streams {
         plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
-    }
-    // The first process gets our filter too: the kernel takes a while to load it, and here the thread is still busy. The
-    // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one.
-    plan.at("capabilities").push(Step::NoNewPrivs);
-    plan.at("seccomp");
-    seccomp(&filter::profile(), &mut plan)?;
-    if has_net && !has_sysfs {
-        // As late as possible, but in the process that starts the program: it must not stay in the caller's namespace.
-        plan.at("net").push(Step::JoinNewNet);
     }
     // Closes everything that the caller has open on the host, except the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });

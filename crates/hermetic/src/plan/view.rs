@@ -86,7 +86,7 @@ fn with_parents(path: &Path, mode: u32, covers: &[Cover], directories: &mut Vec<
 #[cfg(test)]
 mod tests {
     use super::{Cover, directories, place};
-    use crate::host::{Host, Procfs};
+    use crate::host::{Host, Procfs, Sysfs};
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -114,6 +114,7 @@ mod tests {
             has_pid_max: false,
             user_namespace: true,
             procfs: Procfs::Own,
+            sysfs: Sysfs::Own,
             clocks: Default::default(),
             mqueue: false,
             landlock: None,

@@ -7,10 +7,10 @@ mod terminal;
 pub(crate) mod watch;
 
 use crate::error::{self, Error, Hint, MissingIsolation};
-use crate::host::{Host, Procfs};
+use crate::host::{Host, Procfs, Sysfs};
 use crate::plan::environment;
 use crate::plan::layers::Streams;
-use crate::plan::{PROC, SandboxPlan, plan};
+use crate::plan::{PROC, SYS, SandboxPlan, plan};
 use crate::profile::{Limits, Profile};
 use bumpalo::Bump;
 use cgroup::SandboxCgroup;
@@ -68,8 +68,8 @@ impl Machine {
 
     /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
-        let Host { user_namespace, procfs, .. } = self.host;
-        let host = Host { user_namespace, procfs, ..probe(profile)? };
+        let Host { user_namespace, procfs, sysfs, .. } = self.host;
+        let host = Host { user_namespace, procfs, sysfs, ..probe(profile)? };
         Ok(Self { host, how: self.how, losses: self.losses.clone() })
     }
 
@@ -200,6 +200,10 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
         Some((Step::Fsmount { .. }, Errno::PERM)) if origin == Some(PROC) => {
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
+        }
+        Some((Step::Mount { .. }, Errno::PERM)) if origin == Some(SYS) => {
+            host.sysfs = Sysfs::Callers;
+            Some(MissingIsolation::Sysfs)
         }
         None | Some((Step::JoinNewNet, _)) if is_refusal(error) && host.uid == 0 && host.user_namespace => {
             host.user_namespace = false;

@@ -1,14 +1,16 @@
 //! Determines the facts about this machine and its caller.
 
 use crate::error::Error;
-use crate::host::{Host, HostFile, Landlock, Procfs};
+use crate::host::{Host, HostFile, Landlock, Procfs, Sysfs};
 use crate::plan::image;
 use crate::profile::{Image, Profile};
 use husk_plan::users;
 use husk_script::sys::Errno;
 use husk_script::sys::at::null_streams;
 use husk_script::sys::limits::getrlimit;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink};
+use rustix::fs::{
+    FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink, statfs,
+};
 use rustix::process::{getegid, geteuid, getuid};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
@@ -19,6 +21,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
+
+/// The type of a sysfs (linux/magic.h).
+const SYSFS_MAGIC: rustix::fs::FsWord = 0x6265_6572;
 
 /// Determines everything that the profile's plan depends on, as far as that is possible without trying.
 ///
@@ -89,6 +94,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
         user_namespace: true,
         procfs: Procfs::Own,
+        sysfs: sysfs(),
         clocks: match profile.uptime {
             Some(_) => (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
             None => Default::default(),
@@ -111,6 +117,13 @@ fn is_release(release: &[u8], least: (u32, u32)) -> bool {
 /// Returns whether a stream is open for writing.
 fn is_written(stream: impl AsFd) -> bool {
     fcntl_getfl(stream).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
+}
+
+/// Returns the sysfs that a sandbox can have. A user namespace can mount one only where another is visible
+/// (fs/namespace.c, `mount_too_revealing`).
+fn sysfs() -> Sysfs {
+    let is_sysfs = statfs("/sys").is_ok_and(|found| found.f_type == SYSFS_MAGIC);
+    if is_sysfs { Sysfs::Own } else { Sysfs::Callers }
 }
 
 fn clock(clock: ClockId) -> Duration {
