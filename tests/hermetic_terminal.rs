@@ -13,6 +13,14 @@ use std::process::{Child, Command, Stdio};
 const SUSPEND: &str = "\x1a";
 const INTERRUPT: &str = "\x03";
 
+/// A program that prints "begun", and "again" after each stop.
+const STOPPABLE: &str = concat!(
+    r#"perl -MPOSIX -e '$| = 1; $SIG{CONT} = sub { print "aga", "in\n" }; "#,
+    "sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGCONT)); ",
+    r#"print "be", "gun\n"; sigsuspend(POSIX::SigSet->new) while 1'"#,
+    "\n",
+);
+
 /// A shell at a terminal.
 struct Shell {
     master: File,
@@ -99,12 +107,7 @@ fn shell_in_the_sandbox_has_job_control() {
     assert!(!begun.contains("job control"), "{begun}");
     // The program is a single process: bash would wait for ever for a shell that stopped between vfork and exec. It
     // blocks SIGCONT until it waits, so that it cannot miss the signal.
-    shell.types(concat!(
-        r#"perl -MPOSIX -e '$| = 1; $SIG{CONT} = sub { print "aga", "in\n" }; "#,
-        "sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGCONT)); ",
-        r#"print "be", "gun\n"; sigsuspend(POSIX::SigSet->new) while 1'"#,
-        "\n",
-    ));
+    shell.types(STOPPABLE);
     shell.until("begun");
     shell.types(SUSPEND);
     shell.until("Stopped");
@@ -117,6 +120,29 @@ fn shell_in_the_sandbox_has_job_control() {
     assert_eq!(shell.code(), "130");
     shell.types("exec 3< /dev/tty && echo op''ened; exit 7\n");
     shell.until("opened");
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "7");
+    shell.ends();
+}
+
+#[test]
+fn shell_instead_of_a_program_has_job_control() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("SHELL=/bin/sh $husk test --env PS1='inner''> ' --shell -- ./check 'a b'\n");
+    shell.until("husk: shell in the sandbox; run: ./check 'a b'");
+    let begun = shell.until("inner> ");
+    assert!(!begun.contains("job control"), "{begun}");
+    shell.types(STOPPABLE);
+    shell.until("begun");
+    shell.types(SUSPEND);
+    shell.until("Stopped");
+    shell.until("inner> ");
+    shell.types("fg\n");
+    shell.until("\nagain");
+    shell.types(INTERRUPT);
+    shell.until("inner> ");
+    shell.types("exit 7\n");
     shell.until("outer> ");
     assert_eq!(shell.code(), "7");
     shell.ends();

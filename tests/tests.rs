@@ -36,6 +36,8 @@ mod hermetic_cargo;
 mod hermetic_escapes;
 /// Sandboxes whose files come from an image or a bundle.
 mod hermetic_image;
+/// A shell in a sandbox, and the files that a program leaves in one.
+mod hermetic_inside;
 /// Accesses that Landlock forbids in a sandbox.
 mod hermetic_landlock;
 /// The output of libtest under `test --runner`, and the environment of other programs.

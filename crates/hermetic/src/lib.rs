@@ -23,6 +23,7 @@ mod profile;
 mod report;
 mod runner;
 mod sandbox;
+mod shell;
 
 pub use bundle::bundle;
 pub use error::{Error, Hint, MissingIsolation};
@@ -36,5 +37,7 @@ pub use report::tested::{Attempt, Screen, Tested, Verdict};
 pub use report::xml::Escaped;
 pub use runner::{Choice, Setting, Tests, run_tests};
 pub use sandbox::ended::{Ended, Reached, RemainingProcess};
+pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};
+pub use shell::open_shell;

@@ -23,6 +23,8 @@ pub struct Profile {
     /// Whether the program may mount file systems in its own namespaces. It then runs without Landlock, which forbids
     /// all mounts.
     pub nested: bool,
+    /// Whether the caller wants the [files](crate::Ended::files) that the program has written to its own directories.
+    pub keeps_files: bool,
     /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
 }

@@ -310,6 +310,7 @@ impl Display for Wish {
             Request::Cgroup => "cgroup",
             Request::RemainingProcesses => "leftovers",
             Request::Stopped => "stopped",
+            Request::Files => "files",
         })
     }
 }

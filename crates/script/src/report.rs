@@ -66,6 +66,8 @@ pub enum Request {
     RemainingProcesses = 10,
     /// Handle the program's stop, for example by its terminal.
     Stopped = 11,
+    /// Take the root of the program's own file system, which is sent along.
+    Files = 12,
 }
 
 /// The length of a request with a number, in bytes.
@@ -87,6 +89,7 @@ impl Request {
             7 => Some(Self::Cgroup),
             10 => Some(Self::RemainingProcesses),
             11 => Some(Self::Stopped),
+            12 => Some(Self::Files),
             _ => None,
         }
     }

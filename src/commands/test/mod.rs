@@ -2,6 +2,7 @@
 
 mod directory;
 mod init;
+mod keep;
 mod report;
 mod settings;
 mod trusted;
@@ -54,7 +55,13 @@ EXAMPLES:
   {husk} test --memory 512m -- ./check        limit the memory
   {husk} test --rootfs image -- /bin/check    use the files of an image
   {husk} test --bundle bundle                 run the program of a bundle
+  {husk} test --shell -- ./check              open a shell in the sandbox of a test
+  {husk} test --keep files -- ./check         copy what a test wrote to /tmp and other private directories
   {husk} test --plan -- ./check               print the steps
+
+--shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
+a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
+kernel.yama.ptrace_scope is 2 or 3. perf does not count events there, because the sandbox refuses perf_event_open.
 
 Options can be set in husk.toml, in the directory of the package or above it. husk stops searching at the first
 directory that other users can write to. Keys are names of options. [[override]] applies to the named tests, binaries or
@@ -127,6 +134,12 @@ pub(crate) struct Test {
     /// Fail if this machine cannot isolate the program completely
     #[arg(long)]
     strict: bool,
+    /// Open a shell in the sandbox instead of running the program
+    #[arg(long, conflicts_with = "runner")]
+    shell: bool,
+    /// Copy what the program wrote to private directories and overlays to this new directory
+    #[arg(long, value_name = "DIR", conflicts_with = "runner")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     tests: Tests,
     /// File with options [default: husk.toml here or in a directory above]
@@ -258,6 +271,7 @@ type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
     let (is_plan, tests) = (test.plan, test.tests.clone());
+    let (is_shell, keep) = (test.shell, test.keep.clone().filter(|_| !is_plan));
     let mut of_bundle = Profile::default();
     if let Some(directory) = &test.bundle {
         let warnings;
@@ -284,12 +298,23 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         }
         report = Some(told);
     }
+    if is_shell {
+        if husk_hermetic::binary_kind(&profile) != BinaryKind::Other {
+            husk_hermetic::show(&mut profile);
+        }
+        let program = husk_hermetic::open_shell(&mut profile)?;
+        session.log.note(&format!("shell in the sandbox; run: {program}"));
+    }
+    let keep = keep.map(|directory| keep::open(directory, &profile)).transpose()?;
     if is_plan {
         output::print(&*escape::text(&husk_hermetic::listing(&profile)?))?;
         return Ok(Exit::Success);
     }
     match husk_hermetic::run(&profile, how) {
         Ok(ended) => {
+            if let Some(keep) = &keep {
+                session.log.note(&keep.keep(&ended)?);
+            }
             if let Some(mut report) = report {
                 report.add_program(&profile, &ended);
                 report.finish()?;
@@ -357,11 +382,7 @@ fn run_tests(
 impl Tests {
     /// Rejects reports in a directory that tests may write to. A test could replace or change them there.
     fn refuse_reports(&self, profile: &Profile) -> Result<()> {
-        let written = profile.shown.iter().filter(|show| show.access == PathAccess::Write);
-        let written = written.map(|show| {
-            fs::canonicalize(&show.path).with_context(|| format!("find {}", show.path.display()))
-        });
-        let written = written.collect::<Result<Vec<_>>>()?;
+        let written = written(profile)?;
         for (option, report) in [("--json", &self.json), ("--junit", &self.junit)] {
             let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
                 continue;
@@ -382,6 +403,14 @@ impl Tests {
         }
         Ok(())
     }
+}
+
+/// Returns the paths that the program may write to.
+fn written(profile: &Profile) -> Result<Vec<PathBuf>> {
+    let written = profile.shown.iter().filter(|show| show.access == PathAccess::Write);
+    let canonical =
+        |show: &Show| fs::canonicalize(&show.path).with_context(|| format!("find {}", show.path.display()));
+    written.map(canonical).collect()
 }
 
 impl Test {
@@ -416,6 +445,7 @@ impl Test {
             shown,
             uptime: self.uptime,
             nested: self.nested,
+            keeps_files: self.keep.is_some(),
             image,
             net: match self.net {
                 Network::None => Net::None,

@@ -35,7 +35,7 @@ const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "strict"];
 /// Options that only the runner has.
 const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "retries"];
 /// Options that choose what husk does, and so belong on the command line.
-const TYPED: &[&str] = &["config", "runner", "plan", "help"];
+const TYPED: &[&str] = &["config", "runner", "plan", "shell", "keep", "help"];
 
 /// The content of a file.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::profile::{Limits, PathAccess, Profile};
 use husk_plan::{Builder, DEVICE_LINKS, Error, Origin};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
-use husk_script::{MountPoint, Reg, Step};
+use husk_script::{MountPoint, Reg, Request, Step};
 use std::path::Path;
 
 /// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
@@ -193,6 +193,12 @@ fn own(
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     plan.push(Step::Mount { source: c"tmpfs", target: c"/tmp", fstype: c"tmpfs", flags, data });
     plan.push(Step::Chdir { path: c"/tmp" });
+    if profile.keeps_files {
+        let (fd, flags) = (plan.register()?, OFlags::PATH | OFlags::DIRECTORY);
+        plan.push(Step::Open { path: c".", flags, mode: Mode::empty(), out: fd });
+        plan.push(Step::RequestWith { what: Request::Files, fd: fd.into() });
+        plan.release(fd);
+    }
     // A path inside another shown path exists already.
     let is_alone = |tree: &&HostPath<'_>| {
         !seen.iter().any(|other| other.path != tree.path && tree.path.starts_with(other.path))

@@ -20,7 +20,7 @@ pub(crate) use files::PROC;
 pub(crate) use sys::SYS;
 
 use crate::host::Host;
-use crate::profile::{Image, Net, Profile};
+use crate::profile::{Image, Net, PathAccess, Profile};
 use bumpalo::Bump;
 use husk_bundle::container::{Clock, IdMapping};
 use husk_plan::{Builder, Error, Plan, candidates};
@@ -34,6 +34,7 @@ use husk_script::{Request, Step};
 use landlock::LandlockRules;
 use layers::Streams;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A host name that is the same everywhere and that every machine can resolve.
@@ -56,9 +57,31 @@ impl SandboxPlan {
         plan(&self.profile, &self.host, self.streams, memory)
     }
 
+    /// Returns the directories of the host that the program's own cover, and their names in its file system.
+    pub(crate) fn covers(&self) -> Vec<(PathBuf, &'static str)> {
+        view::covers(&self.host).into_iter().map(|cover| (cover.path, cover.name)).collect()
+    }
+
+    /// Returns whether the program can write to a layer above its image.
+    pub(crate) fn has_written_layer(&self) -> bool {
+        self.profile.image.as_ref().is_some_and(|image| image.access == PathAccess::Overlay)
+    }
+
     pub(crate) fn namespaces(&self) -> Namespaces {
         namespaces(&self.host)
     }
+}
+
+/// Returns whether the program cannot see a path of the host or its image.
+pub(crate) fn is_hidden(path: &Path, profile: &Profile, host: &Host) -> bool {
+    let named = |is_hide| {
+        let shown = profile.shown.iter().zip(&host.found);
+        shown
+            .filter(move |(show, _)| (show.access == PathAccess::Hide) == is_hide)
+            .any(|(_, found)| path.starts_with(&found.path))
+    };
+    let is_covered = view::place(path, &view::covers(host)).is_some() && !path.starts_with(&host.project);
+    named(true) || (is_covered && !named(false))
 }
 
 /// Builds the plan of a program in `memory`.

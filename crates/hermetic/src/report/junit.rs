@@ -164,6 +164,7 @@ mod tests {
             reached: None,
             had_terminal: false,
             losses: Vec::new(),
+            files: None,
         };
         Attempt { ended, said: said.to_owned() }
     }

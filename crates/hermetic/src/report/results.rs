@@ -239,6 +239,7 @@ mod tests {
             reached,
             had_terminal: false,
             losses: Vec::new(),
+            files: None,
         };
         Attempt { ended, said: "said\n".to_owned() }
     }

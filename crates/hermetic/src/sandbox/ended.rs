@@ -1,5 +1,6 @@
 //! The end of a program in a sandbox.
 
+use super::kept::OwnFiles;
 use crate::error::MissingIsolation;
 use husk_script::sys::process::Usage;
 use std::fmt::{self, Display, Formatter};
@@ -23,6 +24,8 @@ pub struct Ended {
     pub had_terminal: bool,
     /// Isolation that it lacked.
     pub losses: Vec<MissingIsolation>,
+    /// The program's own files, if the profile [keeps](crate::Profile::keeps_files) them.
+    pub files: Option<OwnFiles>,
 }
 
 /// A limit that ended a program.

@@ -2,6 +2,7 @@
 
 use super::cgroup::SandboxCgroup;
 use super::ended::{Ended, Reached, RemainingProcess};
+use super::kept::OwnFiles;
 use super::terminal::CallerTerminal;
 use crate::plan::SandboxPlan;
 use crate::profile::Limits;
@@ -53,6 +54,8 @@ pub(crate) struct Sandbox {
     is_ending: bool,
     remaining: Vec<RemainingProcess>,
     terminal: Option<CallerTerminal>,
+    /// The root of the program's own file system.
+    files: Option<Arc<OwnedFd>>,
 }
 
 impl Sandbox {
@@ -87,6 +90,7 @@ impl Sandbox {
                 is_ending: false,
                 remaining: Vec::new(),
                 terminal: None,
+                files: None,
             }),
             Err(error) => {
                 drop(command);
@@ -134,7 +138,8 @@ impl Sandbox {
             let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
             let had_terminal = self.terminal.take().is_some_and(CallerTerminal::end);
             let losses = Vec::new();
-            return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses }));
+            let files = self.files.take().map(|root| OwnFiles::new(root, &self.plan));
+            return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses, files }));
         }
         if self.left() == Some(Duration::ZERO) {
             self.is_late = true;
@@ -144,6 +149,7 @@ impl Sandbox {
             match self.child.next_request()? {
                 Some(Request::RemainingProcesses) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
+                Some(Request::Files) => self.files = Some(Arc::new(self.child.requested_fd()?)),
                 Some(Request::Stopped) => {
                     // Lets the first process wait for signals again.
                     self.child.go_on()?;

@@ -70,7 +70,7 @@ impl Launched<'_> {
                 Request::Terminal => console.receive(child.requested_fd()?, interrupt)?,
                 Request::Scheduler => schedule(child, container)?,
                 // `IdMaps` is answered by the code that creates the child. Containers do not use the others.
-                Request::IdMaps | Request::RemainingProcesses | Request::Stopped => {
+                Request::IdMaps | Request::RemainingProcesses | Request::Stopped | Request::Files => {
                     return Err(Error::State(
                         "the container's process made a request that containers do not make",
                     ));
