@@ -44,6 +44,8 @@ mod hermetic_landlock;
 mod hermetic_libtest;
 /// Sandboxes on machines that permit none, or only incomplete ones.
 mod hermetic_machines;
+/// Coverage, profiles and snapshots that leave a sandbox.
+mod hermetic_outputs;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
 /// Sandboxes at a terminal.

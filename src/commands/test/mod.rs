@@ -63,6 +63,10 @@ EXAMPLES:
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
 kernel.yama.ptrace_scope is 2 or 3. perf does not count events there, because the sandbox refuses perf_event_open.
 
+If the caller sets LLVM_PROFILE_FILE, GCOV_PREFIX, GOCOVERDIR or COVERAGE_FILE, the program gets the variable and can
+write to its directory. husk adds the sandbox to each %p in LLVM_PROFILE_FILE, because pids are the same in all
+sandboxes. With INSTA_UPDATE=new, always, unseen or force, tests can write to their package.
+
 Options can be set in husk.toml, in the directory of the package or above it. husk stops searching at the first
 directory that other users can write to. Keys are names of options. [[override]] applies to the named tests, binaries or
 packages; '*' matches any text:
@@ -279,6 +283,10 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         warnings.iter().for_each(|warning| session.log.warning(warning));
     }
     let mut profile = test.profile(of_bundle);
+    if !is_plan {
+        husk_hermetic::create_outputs(&profile);
+    }
+    husk_hermetic::show_outputs(&mut profile).iter().for_each(|warning| session.log.warning(warning));
     let mut report = None;
     if tests.runner {
         let kind = husk_hermetic::binary_kind(&profile);
@@ -349,6 +357,8 @@ fn run_tests(
             Some(test) => {
                 let retries = test.tests.retries;
                 let mut profile = test.profile(Profile::default());
+                // The warnings are the same for each test.
+                drop(husk_hermetic::show_outputs(&mut profile));
                 husk_hermetic::show(&mut profile);
                 tests.refuse_reports(&profile).map_err(wrong)?;
                 Some(Setting { profile, retries })

@@ -2,6 +2,7 @@
 
 use crate::bundle::text;
 use crate::host::Host;
+use crate::outputs::VARIABLES;
 use crate::profile::{Image, Profile, Variable};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -86,7 +87,8 @@ fn is_let_through(name: &OsStr) -> bool {
     let is = |known: &str| name == known.as_bytes();
     let begins = |prefix: &str| name.starts_with(prefix.as_bytes());
     let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
-    NAMES.iter().chain(OF_TERMINAL).copied().any(is) || (PREFIXES.iter().copied().any(begins) && !is_secret)
+    NAMES.iter().chain(OF_TERMINAL).chain(VARIABLES).copied().any(is)
+        || (PREFIXES.iter().copied().any(begins) && !is_secret)
 }
 
 #[cfg(test)]

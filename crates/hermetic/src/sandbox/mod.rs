@@ -9,6 +9,7 @@ pub(crate) mod watch;
 
 use crate::error::{self, Error, Hint, MissingIsolation};
 use crate::host::{Host, Procfs, Sysfs};
+use crate::outputs;
 use crate::plan::environment;
 use crate::plan::layers::Streams;
 use crate::plan::{PROC, SYS, SandboxPlan, plan};
@@ -143,7 +144,9 @@ impl Machine {
     }
 
     pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Arc<SandboxPlan> {
-        Arc::new(SandboxPlan { profile: profile.clone(), host: self.host.clone(), streams })
+        let (mut profile, mut host) = (profile.clone(), self.host.clone());
+        outputs::make_unique(&mut profile, &mut host.environment);
+        Arc::new(SandboxPlan { profile, host, streams })
     }
 }
 
