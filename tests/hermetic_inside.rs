@@ -57,6 +57,24 @@ fn shell_is_the_callers_if_the_sandbox_shows_it() {
 }
 
 #[test]
+fn shell_of_a_test_binary_shows_its_directory() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    let directory = place.path("home/target/debug/deps");
+    let binary = format!("{directory}/web-0123456789abcdef");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(&binary, "").unwrap();
+    fs::write(format!("{directory}/libweb.so"), "").unwrap();
+    let mut command = place.command(&["--shell"], &[&binary, "--exact", "it_works"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("ls {directory}\n").as_bytes()).unwrap();
+    let seen = Seen(child.wait_with_output().unwrap());
+    seen.prints("libweb.so\nweb-0123456789abcdef");
+    seen.says(&format!("run: {binary} --exact it_works\n"));
+}
+
+#[test]
 fn debuggers_work_in_the_shell() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_installed("strace") && is_installed("gdb"), "needs strace and gdb");

@@ -123,7 +123,14 @@ fn user_with_all_options() {
         disk: None,
     };
     let env = vec![Variable::Pass("EDITOR".into()), Variable::Set("LANG".into(), "C".into())];
-    let profile = Profile { env, shown: shown.map(show).to_vec(), net: Net::None, limits, ..profile() };
+    let profile = Profile {
+        env,
+        shown: shown.map(show).to_vec(),
+        net: Net::None,
+        limits,
+        keeps_files: true,
+        ..profile()
+    };
     is("everything", &profile, &Host { found: found.to_vec(), ..user() });
 }
 
