@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(crate) struct Report {
     binary: String,
@@ -121,7 +122,7 @@ impl Report {
         if let Some((_, suite)) = &mut self.junit {
             suite.id = format!("{} {name}", suite.id);
         }
-        let attempts = vec![Attempt { ended: ended.clone(), said: String::new() }];
+        let attempts = vec![Attempt { start: Duration::ZERO, ended: ended.clone(), said: String::new() }];
         self.add(&Tested { name, mode: None, attempts, ignored: None });
     }
 
@@ -175,6 +176,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "verdict": verdict,
         "attempts": tested.attempts.len(),
         "status": status.to_string(),
+        "start_ms": last.start.as_secs_f64() * 1000.0,
         "limit": reached.map(|reached| reached.to_string()),
         "wall_ms": wall.as_secs_f64() * 1000.0,
         "cpu_ms": usage.cpu_micros as f64 / 1000.0,

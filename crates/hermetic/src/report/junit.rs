@@ -166,7 +166,7 @@ mod tests {
             losses: Vec::new(),
             files: None,
         };
-        Attempt { ended, said: said.to_owned() }
+        Attempt { start: Duration::ZERO, ended, said: said.to_owned() }
     }
 
     fn suite(id: &str, attempts: Vec<Attempt>) -> Suite {

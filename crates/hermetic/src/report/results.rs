@@ -241,7 +241,7 @@ mod tests {
             losses: Vec::new(),
             files: None,
         };
-        Attempt { ended, said: "said\n".to_owned() }
+        Attempt { start: Duration::ZERO, ended, said: "said\n".to_owned() }
     }
 
     fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {

@@ -18,6 +18,8 @@ pub struct Tested {
 /// One run of a test.
 #[derive(Clone, Debug)]
 pub struct Attempt {
+    /// The time from the start of the first test until the start of this attempt.
+    pub start: Duration,
     pub ended: Ended,
     /// The test's output.
     pub said: String,
@@ -66,17 +68,22 @@ impl Attempt {
     /// left running.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let Ended { status, reached, remaining, .. } = &self.ended;
+        let Ended { reached, remaining, .. } = &self.ended;
         let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
         let left = remaining.iter();
         remarks.extend(
             left.map(|process| format!("killed a process that was left running: {}", process.command)),
         );
-        // libtest reports exit codes 0 and 101 itself. We report any other end.
-        if reached.is_none() && !matches!(status.code(), Some(0 | 101)) {
-            remarks.push(status.to_string());
-        }
+        remarks.extend(self.unusual_end());
         remarks
+    }
+
+    /// Returns how the attempt ended, if neither libtest's exit code nor a limit explains it.
+    pub(crate) fn unusual_end(&self) -> Option<String> {
+        let Ended { status, reached, .. } = &self.ended;
+        // libtest reports exit codes 0 and 101 itself.
+        let is_unusual = reached.is_none() && !matches!(status.code(), Some(0 | 101));
+        is_unusual.then(|| status.to_string())
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Tests {
     pub success: bool,
     /// Isolation that the sandboxes lacked.
     pub losses: Vec<MissingIsolation>,
+    /// The number of tests that were not begun.
+    pub not_run: usize,
 }
 
 /// Runs each test of a binary in its own sandbox and writes libtest's output. Returns `None` if the binary does not use
@@ -88,6 +90,7 @@ pub fn run_tests(
         ignored,
         waiting: names.into_iter().map(|name| Waiting { name, attempts: Vec::new() }).collect(),
         running: Vec::new(),
+        began: Instant::now(),
         results,
     };
     runner.run(choice.fails_fast, choice.record)
@@ -130,12 +133,12 @@ struct Runner<'a> {
     ignored: BTreeMap<String, Tested>,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
+    began: Instant,
     results: Results<'a>,
 }
 
 impl Runner<'_> {
     fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Option<Tests>, Error> {
-        let started = Instant::now();
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         let mut has_failed = false;
         loop {
@@ -167,8 +170,9 @@ impl Runner<'_> {
             }
             all
         });
-        let success = self.results.finish(started.elapsed(), self.waiting.len()).map_err(written)?;
-        Ok(Some(Tests { success, losses }))
+        let not_run = self.waiting.len();
+        let success = self.results.finish(self.began.elapsed(), not_run).map_err(written)?;
+        Ok(Some(Tests { success, losses, not_run }))
     }
 
     /// Returns whether another test may start. If several may run at a time, a test whose sandbox is being torn down no
@@ -203,7 +207,7 @@ impl Runner<'_> {
         let sandbox =
             sandbox.map_err(|failed| explain(failed.error, &failed.plan, &profile, &machine.host))?;
         let output = output.begun();
-        let since = Instant::now();
+        let since = sandbox.started();
         self.running.push(Running { test, setting, since, is_slow: false, sandbox, output });
         Ok(())
     }
@@ -229,7 +233,7 @@ impl Runner<'_> {
             let host = machine.map_or(&self.first.host, |(_, machine)| &machine.host);
             let profile = &running.setting.profile;
             let ended = ended.map_err(|error| explain(error, running.sandbox.plan(), profile, host))?;
-            let Running { mut test, setting, output, .. } = running;
+            let Running { mut test, setting, output, since, .. } = running;
             let is_begun = self.threads == 1 && output.is_known();
             let heard = output.heard();
             let output = output.finish()?;
@@ -242,7 +246,8 @@ impl Runner<'_> {
             } else {
                 said.text
             };
-            test.attempts.push(Attempt { ended, said: text });
+            let start = since.saturating_duration_since(self.began);
+            test.attempts.push(Attempt { start, ended, said: text });
             if test.attempts.last().is_some_and(|last| !last.passed())
                 && test.attempts.len() <= setting.retries
                 && !held.is_interrupted()

@@ -101,6 +101,11 @@ impl Sandbox {
         }
     }
 
+    /// Returns when the child was started.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
     /// Records the terminal that the program has taken.
     pub(crate) fn lend(&mut self, terminal: Option<CallerTerminal>) {
         self.terminal = terminal;
