@@ -47,9 +47,9 @@ integration-guest: ## test cgroups, systemd, AppArmor and the engines in an emul
 	integration/guest/tests.sh
 	integration/guest/engines.sh
 
-golden: ## rewrite the expected plans, help, messages and results of attacks; review the difference
+golden: ## rewrite the expected plans, pages, help, messages and results of attacks; review the difference
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
-	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
+	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings --test page
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_matches
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests messages::
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::

@@ -193,6 +193,8 @@ fn results_are_written_as_json_and_xml() {
     );
     assert!(line("passes")["wall_ms"].as_f64().unwrap() > 0.0);
     assert!(line("passes")["peak_kib"].as_u64().unwrap() > 0);
+    // The attempt that is reported began after the first one had ended.
+    assert!(line("flaky::it_is")["start_ms"].as_f64().unwrap() > 0.0);
 
     let report = || fs::read_to_string(&junit).unwrap();
     for part in [
@@ -292,7 +294,7 @@ fn report_that_a_test_may_write_is_refused() {
     let plant = "ln -s ../../victim out/j.xml.new; ln -sf ../../victim out/lines";
     let binary = with_one_test(&place, plant);
     for report in ["out/j.xml", "way/j.xml", "out/made/j.xml", "out/../out/lines"] {
-        for option in ["--junit", "--json"] {
+        for option in ["--junit", "--json", "--html"] {
             let seen = reported(&place, &binary, &["--write", "out", option, report]);
             seen.fails(125, &format!("{option} {report}: is in --write {}", place.path("here/out")));
         }
@@ -311,6 +313,7 @@ fn reports_can_be_written_to_descriptors_of_the_caller() {
     let binary = with_one_test(&place, "true");
     let is_line = |text: &str| text.lines().any(|line| line.starts_with("{\"attempts\":1,"));
     let is_document = |text: &str| text.contains("<?xml") && text.trim_end().ends_with("</testsuites>");
+    let is_page = |text: &str| text.contains("<!DOCTYPE html>") && text.trim_end().ends_with("</html>");
     // The streams are pipes. Descriptor 5 is a file, whose previous content is kept.
     let at = |option: &str, report: &str| {
         let file = place.path("file");
@@ -334,13 +337,19 @@ fn reports_can_be_written_to_descriptors_of_the_caller() {
         let streams = at("--junit", report);
         let found: Vec<_> = streams.iter().map(|text| is_document(text)).collect();
         assert_eq!(found, [0, 1, 2].map(|stream| stream == whither), "{report}: {streams:?}");
+        let streams = at("--html", report);
+        let found: Vec<_> = streams.iter().map(|text| is_page(text)).collect();
+        assert_eq!(found, [0, 1, 2].map(|stream| stream == whither), "{report}: {streams:?}");
     }
     fs::write(place.path("here/husk.toml"), "json = \"-\"\n").unwrap();
     let seen = reported(&place, &binary, &["--config", "husk.toml"]);
     assert!(is_line(&seen.succeeds()));
+    fs::write(place.path("here/husk.toml"), "html = \"-\"\n").unwrap();
+    let seen = reported(&place, &binary, &["--config", &place.path("here/husk.toml")]);
+    assert!(is_page(&seen.succeeds()));
     // `-` is standard output, not the name of a file.
     assert!(!fs::exists(place.path("here/-")).unwrap());
-    for option in ["--json", "--junit"] {
+    for option in ["--json", "--junit", "--html"] {
         reported(&place, &binary, &[option, "/dev/fd/99"])
             .fails(125, "write to /dev/fd/99: bad file descriptor");
     }
@@ -359,6 +368,7 @@ fn reports_do_not_follow_symlinks() {
     let (lines, junit) = (place.path("out/lines"), place.path("out/j.xml"));
     reported(&place, &binary, &["--json", &lines]).fails(125, "too many levels of symbolic links");
     reported(&place, &binary, &["--junit", &junit]).fails(125, "too many levels of symbolic links");
+    reported(&place, &binary, &["--html", &junit]).fails(125, "too many levels of symbolic links");
     reported(&place, &binary, &["--junit", &place.path("out/free.xml")]).succeeds();
     assert_eq!(fs::read_to_string(place.path("victim")).unwrap(), "before");
     assert!(fs::read_to_string(place.path("out/free.xml")).unwrap().contains("<testcase name=\"one\""));
@@ -371,4 +381,5 @@ fn reports_do_not_follow_symlinks() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     reported(&place, &binary, &["--json", &fifo]).fails(125, &format!("open {fifo}"));
     reported(&place, &binary, &["--junit", &fifo]).fails(125, "is not a regular file");
+    reported(&place, &binary, &["--html", &fifo]).fails(125, "is not a regular file");
 }

@@ -32,6 +32,7 @@ fn invalid_setting_is_named_with_its_line() {
             "this [[override]] has no condition; add test or binary or package",
         ),
         ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit applies to all tests"),
+        ("[[override]]\ntest = \"a\"\nhtml = \"b\"", "husk.toml:3: html applies to all tests"),
     ] {
         said_of(text).fails(125, message);
     }

@@ -46,6 +46,8 @@ mod hermetic_libtest;
 mod hermetic_machines;
 /// Coverage, profiles and snapshots that leave a sandbox.
 mod hermetic_outputs;
+/// The page about a run of `test --runner`, in a browser.
+mod hermetic_page;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
 /// Sandboxes at a terminal.

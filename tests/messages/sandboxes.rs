@@ -61,6 +61,7 @@ fn reports(list: &mut List) {
         &["--json", "/dev/fd/99"],
         &["--json", "directory/lines", "--write", "directory"],
         &["--junit", "foreign"],
+        &["--html", "foreign"],
     ] {
         list.add(&[&run[..], options, &tests].concat());
     }

@@ -34,6 +34,7 @@ pub use outputs::{create_outputs, show_outputs};
 pub use plan::layers::Streams;
 pub use plan::plan;
 pub use profile::{Image, Limits, Net, PathAccess, Profile, Show, Variable};
+pub use report::html;
 pub use report::junit;
 pub use report::tested::{Attempt, Screen, Tested, Verdict};
 pub use report::xml::Escaped;

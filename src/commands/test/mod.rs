@@ -20,7 +20,7 @@ use husk_hermetic::{
     BinaryKind, Choice, Ended, Error, Image, Isolation, Limits, Net, PathAccess, Profile, Screen, Setting,
     Show, Variable,
 };
-use report::Report;
+use report::{Destinations, Report};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 use settings::{Settings, Subject};
@@ -178,6 +178,9 @@ struct Tests {
     /// Write results as JUnit XML to this file; '-' is standard output
     #[arg(long, value_name = "FILE", requires = "runner")]
     junit: Option<PathBuf>,
+    /// Write results as a page for a browser to this file; '-' is standard output
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -295,12 +298,12 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         }
         husk_hermetic::show(&mut profile);
         tests.refuse_reports(&profile)?;
-        let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
+        let mut told = Report::begin(&profile, tests.shard, tests.reports())?;
         if kind == BinaryKind::Tests
             && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
         {
             done.losses.iter().for_each(|loss| session.log.warning(loss));
-            told.finish()?;
+            told.finish(done.not_run)?;
             written?;
             return Ok(if done.success { Exit::Success } else { Exit::Tests });
         }
@@ -325,7 +328,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
             }
             if let Some(mut report) = report {
                 report.add_program(&profile, &ended);
-                report.finish()?;
+                report.finish(0)?;
             }
             Ok(tell(&ended, session))
         }
@@ -390,10 +393,15 @@ fn run_tests(
 }
 
 impl Tests {
+    fn reports(&self) -> Destinations<'_> {
+        let Self { json, junit, html, .. } = self;
+        Destinations { json: json.as_deref(), junit: junit.as_deref(), html: html.as_deref() }
+    }
+
     /// Rejects reports in a directory that tests may write to. A test could replace or change them there.
     fn refuse_reports(&self, profile: &Profile) -> Result<()> {
         let written = written(profile)?;
-        for (option, report) in [("--json", &self.json), ("--junit", &self.junit)] {
+        for (option, report) in [("--json", &self.json), ("--junit", &self.junit), ("--html", &self.html)] {
             let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
                 continue;
             };

@@ -1,11 +1,12 @@
-//! Test reports for other programs: lines of JSON and JUnit XML. Cargo runs one binary after another, each
-//! with its own husk, and all of them append to the same files.
+//! Test reports: lines of JSON and JUnit XML for other programs, and a page for a browser. Cargo runs one binary after
+//! another, each with its own husk, and all of them add to the same files.
 
 use super::directory::Directory;
 use crate::output::Unwritten;
 use crate::output::escape;
 use anyhow::{Context as _, Result};
-use husk_hermetic::junit::Suite;
+use husk_hermetic::html::Run;
+use husk_hermetic::junit::{Foreign, Suite};
 use husk_hermetic::{Attempt, Ended, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -23,9 +24,18 @@ pub(crate) struct Report {
     /// The first error. After it, no more lines are written.
     written: Result<()>,
     junit: Option<(Document, Suite)>,
+    html: Option<(Document, Run)>,
 }
 
-/// The destination of the JUnit XML.
+/// The destinations of the reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Destinations<'p> {
+    pub(crate) json: Option<&'p Path>,
+    pub(crate) junit: Option<&'p Path>,
+    pub(crate) html: Option<&'p Path>,
+}
+
+/// The destination of a report that is written at the end.
 enum Document {
     /// A file. Its directory is opened before tests run, so that they cannot redirect the path.
     File { path: PathBuf, directory: Directory, name: OsString },
@@ -63,8 +73,7 @@ impl Report {
     pub(crate) fn begin(
         profile: &Profile,
         shard: Option<(usize, usize)>,
-        json: Option<&Path>,
-        junit: Option<&Path>,
+        Destinations { json, junit, html }: Destinations<'_>,
     ) -> Result<Self> {
         let stream = |path: &Path| {
             let stream = descriptor(path).map(duplicate).transpose();
@@ -94,11 +103,14 @@ impl Report {
             Err(_) => target.to_owned(),
         };
         let id = shard.map_or(file.to_string(), |(part, parts)| format!("{file} {part}/{parts}"));
-        let suite = Suite::new(name, id, husk_runtime::now());
+        let now = husk_runtime::now();
+        let junit = junit.map(document).transpose()?;
+        let html = html.map(document).transpose()?;
         Ok(Self {
             lines: json.map(open).transpose()?,
             written: Ok(()),
-            junit: junit.map(document).transpose()?.map(|document| (document, suite)),
+            html: html.map(|html| (html, Run::new(name.clone(), id.clone(), now.clone()))),
+            junit: junit.map(|junit| (junit, Suite::new(name, id, now))),
             binary: binary.to_string_lossy().into_owned(),
         })
     }
@@ -107,6 +119,9 @@ impl Report {
     pub(crate) fn add(&mut self, tested: &Tested) {
         if let Some((_, suite)) = &mut self.junit {
             suite.add(tested);
+        }
+        if let Some((_, run)) = &mut self.html {
+            run.add(tested);
         }
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
         let line = escape::json(line(&self.binary, tested).to_string());
@@ -122,20 +137,35 @@ impl Report {
         if let Some((_, suite)) = &mut self.junit {
             suite.id = format!("{} {name}", suite.id);
         }
+        if let Some((_, run)) = &mut self.html {
+            run.id = format!("{} {name}", run.id);
+        }
         let attempts = vec![Attempt { start: Duration::ZERO, ended: ended.clone(), said: String::new() }];
         self.add(&Tested { name, mode: None, attempts, ignored: None });
     }
 
-    /// Writes the JUnit document. Returns the first error, including those of JSON lines.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.written?;
-        match self.junit {
-            None => Ok(()),
-            Some((Document::Stream(mut stream), suite)) => {
-                write(&mut stream, &suite.into_document("")?).context(Unwritten("JUnit"))
-            }
-            Some((Document::File { path, directory, name }, suite)) => {
-                add_suite(&directory, &name, suite).with_context(|| path.display().to_string())
+    /// Writes the reports that need all results, and how many tests were not begun. Returns the first error, including
+    /// those of JSON lines.
+    pub(crate) fn finish(self, not_run: usize) -> Result<()> {
+        let Self { written, junit, html, .. } = self;
+        let junit = junit.map_or(Ok(()), |(document, suite)| {
+            document.write("JUnit", |before| suite.into_document(before))
+        });
+        let html = html.map_or(Ok(()), |(document, mut run)| {
+            run.not_run = not_run;
+            document.write("HTML", |before| run.into_page(before))
+        });
+        written.and(junit).and(html)
+    }
+}
+
+impl Document {
+    /// Writes a report. `with` adds this run to the previous content.
+    fn write(self, what: &'static str, with: impl FnOnce(&str) -> Result<String, Foreign>) -> Result<()> {
+        match self {
+            Self::Stream(mut stream) => write(&mut stream, &with("")?).context(Unwritten(what)),
+            Self::File { path, directory, name } => {
+                replace(&directory, &name, what, with).with_context(|| path.display().to_string())
             }
         }
     }
@@ -149,13 +179,18 @@ fn write(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// Adds a suite to a document. Readers see the document either with or without the suite.
-fn add_suite(directory: &Directory, name: &OsStr, suite: Suite) -> Result<()> {
+/// Replaces a document. Readers see it either with or without this run.
+fn replace(
+    directory: &Directory,
+    name: &OsStr,
+    what: &'static str,
+    with: impl FnOnce(&str) -> Result<String, Foreign>,
+) -> Result<()> {
     // Locks the directory, because the file is replaced. Closing the directory releases the lock.
     flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
     let before = directory.read(name).context("read")?.unwrap_or_default();
-    let document = suite.into_document(&before)?;
-    directory.replace(name, &document).context(Unwritten("JUnit"))
+    let document = with(&before)?;
+    directory.replace(name, &document).context(Unwritten(what))
 }
 
 fn line(binary: &str, tested: &Tested) -> serde_json::Value {

@@ -31,9 +31,9 @@ const OVERRIDE: &str = "override";
 /// The keys that say which tests an override applies to.
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
-const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "strict"];
+const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "strict"];
 /// Options that only the runner has.
-const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "retries"];
+const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "retries"];
 /// Options that choose what husk does, and so belong on the command line.
 const TYPED: &[&str] = &["config", "runner", "plan", "shell", "keep", "help"];
 
@@ -205,7 +205,7 @@ impl SettingsReader<'_> {
                 let is_path = option.get_value_parser().type_id() == ValueParser::path_buf().type_id();
                 let typed = |text: String| {
                     let mut word = OsString::from(format!("--{name}="));
-                    let is_stream = ["json", "junit"].contains(&name) && text == "-";
+                    let is_stream = ["json", "junit", "html"].contains(&name) && text == "-";
                     // A relative path is relative to the file's directory.
                     let base = self.path.parent().filter(|_| is_path && !is_stream).unwrap_or(Path::new(""));
                     word.push(base.join(text));

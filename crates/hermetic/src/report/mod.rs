@@ -1,5 +1,7 @@
-//! Reports on tests, for people and tools: libtest's lines, a progress line, and JUnit's XML.
+//! Reports on tests, for people and tools: libtest's lines, a progress line, JUnit's XML, and a page for a
+//! browser.
 
+pub mod html;
 pub mod junit;
 pub(crate) mod progress;
 pub(crate) mod results;
