@@ -16,6 +16,7 @@
 
 mod bundle;
 mod error;
+mod explain;
 mod host;
 mod libtest;
 mod plan;
@@ -26,6 +27,8 @@ mod sandbox;
 
 pub use bundle::bundle;
 pub use error::{Error, Hint, MissingIsolation};
+pub use explain::judge::{Denial, Denied, Grant};
+pub use explain::{Explain, Explanation, explain};
 pub use host::{Host, HostFile, Landlock, Procfs};
 pub use libtest::cargo::{BinaryKind, binary_kind, show};
 pub use plan::layers::Streams;

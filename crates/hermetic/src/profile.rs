@@ -23,6 +23,8 @@ pub struct Profile {
     /// Whether the program may mount file systems in its own namespaces. It then runs without Landlock, which forbids
     /// all mounts.
     pub nested: bool,
+    /// Whether a listener is notified of the program's calls, so that its failure can be explained.
+    pub observed: bool,
     /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
 }

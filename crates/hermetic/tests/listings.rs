@@ -40,6 +40,7 @@ fn user() -> Host {
         procfs: Procfs::Own,
         clocks: Default::default(),
         mqueue: true,
+        wait_killable: true,
         landlock: Landlock::of_version(7),
         written: [false, true, true],
         null_streams: Vec::new(),

@@ -16,8 +16,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    BinaryKind, Choice, Ended, Error, Image, Isolation, Limits, Net, PathAccess, Profile, Screen, Setting,
-    Show, Variable,
+    BinaryKind, Choice, Ended, Error, Explain, Explanation, Image, Isolation, Limits, Net, PathAccess,
+    Profile, Screen, Setting, Show, Variable,
 };
 use report::Report;
 use rustix::io::Errno;
@@ -123,6 +123,9 @@ pub(crate) struct Test {
     /// Allow mounts in nested namespaces, which turns off Landlock
     #[arg(long)]
     nested: bool,
+    /// Run a failed program again to tell what it was denied: off, auto, always
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    explain: When,
     /// Fail if this machine cannot isolate the program completely
     #[arg(long)]
     strict: bool,
@@ -167,6 +170,23 @@ enum Network {
     None,
     Loopback,
     Host,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum When {
+    Off,
+    Auto,
+    Always,
+}
+
+impl When {
+    fn explain(self) -> Explain {
+        match self {
+            Self::Off => Explain::Off,
+            Self::Auto => Explain::Auto,
+            Self::Always => Explain::Always,
+        }
+    }
 }
 
 /// Runs `husk test` with the options of the command line and of husk.toml, if there is one.
@@ -256,7 +276,7 @@ type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
-    let (is_plan, tests) = (test.plan, test.tests.clone());
+    let (is_plan, tests, explain) = (test.plan, test.tests.clone(), test.explain.explain());
     let mut of_bundle = Profile::default();
     if let Some(directory) = &test.bundle {
         let warnings;
@@ -289,11 +309,12 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     }
     match husk_hermetic::run(&profile, how) {
         Ok(ended) => {
+            let explanation = explain.is_due(&ended).then(|| husk_hermetic::explain(&profile, &ended, how));
             if let Some(mut report) = report {
                 report.add_program(&profile, &ended);
                 report.finish()?;
             }
-            Ok(tell(&ended, session))
+            Ok(tell(&ended, explanation.as_ref(), session))
         }
         Err(error @ Error::Program { .. }) => {
             let Error::Program { reason, .. } = &error else { return Err(error.into()) };
@@ -415,6 +436,7 @@ impl Test {
             shown,
             uptime: self.uptime,
             nested: self.nested,
+            observed: false,
             image,
             net: match self.net {
                 Network::None => Net::None,
@@ -457,8 +479,8 @@ fn variable(text: OsString) -> Variable {
     }
 }
 
-/// Prints warnings and returns the exit code.
-fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
+/// Prints warnings and the explanation, and returns the exit code.
+fn tell(ended: &Ended, explanation: Option<&Explanation>, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
     }
@@ -467,6 +489,12 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
             "killed a process that was left running: {} (pid {})",
             process.command, process.pid
         ));
+    }
+    if let Some(explanation) = explanation {
+        if explanation.is_flaky(ended) {
+            session.log.note(&"flaky: the program passed when it was run again to explain its failure");
+        }
+        explanation.lines().iter().for_each(|line| session.log.note(line));
     }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));

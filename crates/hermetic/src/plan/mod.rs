@@ -9,11 +9,11 @@
 
 pub(crate) mod environment;
 mod files;
-mod filter;
+pub(crate) mod filter;
 pub(crate) mod image;
 mod landlock;
 pub(crate) mod layers;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use files::PROC;
 
@@ -25,7 +25,7 @@ use husk_plan::{Builder, Error, Plan, candidates};
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit};
 use husk_script::sys::namespace::Namespaces;
-use husk_script::sys::process::Capabilities;
+use husk_script::sys::process::{Capabilities, SockFilter};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
 use husk_script::{Request, Step};
@@ -164,10 +164,16 @@ pub fn plan<'b>(
         plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
     }
     plan.at("seccomp");
-    let own = filter::profile();
-    let theirs = container.and_then(|container| container.seccomp.as_ref());
-    for filter in [Some(&own), theirs].into_iter().flatten() {
-        seccomp(filter, &mut plan)?;
+    if profile.observed {
+        let (flags, program) = seccomp(&filter::observed(host), &plan)?;
+        plan.push(Step::SeccompListener { flags, program });
+    } else {
+        let (flags, program) = seccomp(&filter::profile(), &plan)?;
+        plan.push(Step::Seccomp { flags, program });
+    }
+    if let Some(theirs) = container.and_then(|container| container.seccomp.as_ref()) {
+        let (flags, program) = seccomp(theirs, &plan)?;
+        plan.push(Step::Seccomp { flags, program });
     }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
@@ -268,11 +274,12 @@ fn limits(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     });
 }
 
-fn seccomp(profile: &husk_seccomp::Profile, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn seccomp<'b>(
+    profile: &husk_seccomp::Profile,
+    plan: &Builder<'b>,
+) -> Result<(u32, &'b [SockFilter]), Error> {
     let (flags, program) = filter::compile(profile).map_err(|error| plan.error(error.to_string()))?;
-    let program = plan.slice(&program);
-    plan.push(Step::Seccomp { flags, program });
-    Ok(())
+    Ok((flags, plan.slice(&program)))
 }
 
 fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {

@@ -116,6 +116,7 @@ mod tests {
             procfs: Procfs::Own,
             clocks: Default::default(),
             mqueue: false,
+            wait_killable: false,
             landlock: None,
             written: [false; 3],
             null_streams: Vec::new(),

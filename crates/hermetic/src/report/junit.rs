@@ -163,6 +163,7 @@ mod tests {
             remaining: Vec::new(),
             reached: None,
             had_terminal: false,
+            was_signalled: false,
             losses: Vec::new(),
         };
         Attempt { ended, said: said.to_owned() }

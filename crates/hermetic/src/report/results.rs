@@ -238,6 +238,7 @@ mod tests {
             remaining: Vec::new(),
             reached,
             had_terminal: false,
+            was_signalled: false,
             losses: Vec::new(),
         };
         Attempt { ended, said: "said\n".to_owned() }

@@ -1,7 +1,7 @@
 //! Runs each test of a binary in its own sandbox, by default as many at a time as there are processors.
 
 mod list;
-mod output;
+pub(crate) mod output;
 
 use crate::error::{Error, MissingIsolation};
 use crate::libtest::arguments::TestArguments;
