@@ -294,7 +294,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         tests.refuse_reports(&profile)?;
         let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
         if kind == BinaryKind::Tests
-            && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
+            && let Some((done, written)) = run_tests(&profile, how, &tests, explain, named, &mut told)?
         {
             done.losses.iter().for_each(|loss| session.log.warning(loss));
             told.finish()?;
@@ -311,7 +311,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         Ok(ended) => {
             let explanation = explain.is_due(&ended).then(|| husk_hermetic::explain(&profile, &ended, how));
             if let Some(mut report) = report {
-                report.add_program(&profile, &ended);
+                report.add_program(&profile, &ended, explanation.clone());
                 report.finish()?;
             }
             Ok(tell(&ended, explanation.as_ref(), session))
@@ -332,21 +332,22 @@ fn run_tests(
     profile: &Profile,
     how: Isolation,
     tests: &Tests,
+    explain: Explain,
     named: Named<'_>,
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
     // Few tests have options of their own; each distinct set of options gets its own plan.
-    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
+    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries, explain });
     let known = RefCell::new(vec![usual.clone()]);
     let setting = |name: &str| {
         let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
         let setting = match named(name).map_err(wrong)? {
             Some(test) => {
-                let retries = test.tests.retries;
+                let (retries, explain) = (test.tests.retries, test.explain.explain());
                 let mut profile = test.profile(Profile::default());
                 husk_hermetic::show(&mut profile);
                 tests.refuse_reports(&profile).map_err(wrong)?;
-                Some(Setting { profile, retries })
+                Some(Setting { profile, retries, explain })
             }
             None => None,
         };

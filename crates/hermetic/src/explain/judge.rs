@@ -62,6 +62,8 @@ pub(crate) struct Facts {
     pub(crate) hidden: Vec<PathBuf>,
     /// The directories of `PATH`.
     pub(crate) path: Vec<PathBuf>,
+    /// The directories of `LD_LIBRARY_PATH`.
+    pub(crate) libraries: Vec<PathBuf>,
     /// Names of variables that are not passed on.
     pub(crate) removed: Vec<OsString>,
     /// The output of the failed run.
@@ -331,7 +333,8 @@ impl Facts {
         is_service(path) || target.is_some_and(is_service) || self.is_found_later(path, observed)
     }
 
-    /// Returns whether a program of this name was found in another directory of `PATH`, or is one of them.
+    /// Returns whether a program of this name was found in another directory of `PATH`. The directories themselves are
+    /// looked at too, and those of libraries.
     fn is_found_later(&self, path: &Path, observed: &[Observed]) -> bool {
         let is_in_path =
             |path: &Path| path.parent().is_some_and(|parent| self.path.iter().any(|one| one == parent));
@@ -339,7 +342,8 @@ impl Facts {
             Observed::Ran(other) => other.file_name() == path.file_name() && is_in_path(other),
             _ => false,
         };
-        self.path.iter().any(|directory| directory == path) || (is_in_path(path) && observed.iter().any(ran))
+        self.path.iter().chain(&self.libraries).any(|directory| directory == path)
+            || (is_in_path(path) && observed.iter().any(ran))
     }
 
     fn is_cover(&self, path: &Path) -> bool {
@@ -405,4 +409,153 @@ fn bytes(number: u64) -> String {
     let units = [(1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
     let unit = units.into_iter().find(|(unit, _)| number >= *unit && number.is_multiple_of(*unit));
     unit.map_or(number.to_string(), |(unit, name)| format!("{}{name}", number / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Denial, Denied, Facts, Grant, judge};
+    use crate::explain::calls::Act;
+    use crate::explain::observe::Observed;
+    use crate::explain::sight::{Found, Inside, Outside};
+    use crate::explain::words::line;
+    use crate::profile::{Limits, Net};
+    use crate::sandbox::ended::Reached;
+    use std::path::PathBuf;
+
+    fn facts() -> Facts {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        Facts {
+            covers: paths(&["/home/ann", "/run", "/tmp"]),
+            path: paths(&["/home/ann/bin", "/usr/bin"]),
+            libraries: paths(&["/home/ann/lib"]),
+            removed: ["EDITOR", "HOST", "IT"].map(Into::into).to_vec(),
+            ..Facts::default()
+        }
+    }
+
+    fn found(path: &str, is_directory: bool) -> Option<Found> {
+        Some(Found { path: path.into(), is_directory, is_writable: true })
+    }
+
+    /// A path that only exists outside.
+    fn missed(act: Act, path: &str) -> Observed {
+        let outside = Outside { target: found(path, false), ..Outside::default() };
+        Observed::Path { act, path: path.into(), inside: Inside::default(), outside }
+    }
+
+    /// A file in a directory that is read-only inside.
+    fn refused(path: &str) -> Observed {
+        let directory = PathBuf::from(path).parent().and_then(|parent| found(parent.to_str()?, true));
+        let parent = directory.clone().map(|parent| Found { is_writable: false, ..parent });
+        let (inside, outside) =
+            (Inside { target: None, parent }, Outside { directory, ..Outside::default() });
+        Observed::Path { act: Act::WriteOrMake, path: path.into(), inside, outside }
+    }
+
+    fn options(observed: &[Observed], facts: &Facts) -> Vec<String> {
+        judge(observed, facts).iter().map(|denied| denied.option().unwrap_or_else(|| line(denied))).collect()
+    }
+
+    #[test]
+    fn hidden_paths_are_joined_and_the_last_one_is_first() {
+        let read = |path: &str| missed(Act::Read, path);
+        assert_eq!(
+            options(&[read("/home/ann/a"), read("/tmp/b"), read("/home/ann/a")], &facts()),
+            ["--read /home/ann/a", "--read /tmp/b"]
+        );
+        let many = ["/tmp/d/1", "/tmp/d/2", "/tmp/d/3", "/tmp/x"].map(read);
+        assert_eq!(options(&many, &facts()), ["--read /tmp/x", "--read /tmp/d"]);
+        let below = [read("/tmp/d"), read("/tmp/d/1")];
+        assert_eq!(options(&below, &facts()), ["--read /tmp/d"]);
+        // The home directory itself is not suggested for its files.
+        assert_eq!(
+            options(&["1", "2", "3"].map(|name| read(&format!("/home/ann/{name}"))), &facts()).len(),
+            3
+        );
+    }
+
+    #[test]
+    fn symlink_is_shown_by_its_directory() {
+        let target = found("/tmp/b/file", false);
+        let outside = Outside { target, links: vec!["/home/ann/links/a".into()], directory: None };
+        let path = "/home/ann/links/a".into();
+        let link = Observed::Path { act: Act::Read, path, inside: Inside::default(), outside };
+        assert_eq!(options(&[link], &facts()), ["--read /home/ann/links --read /tmp/b/file"]);
+    }
+
+    #[test]
+    fn misses_that_every_program_has_are_left_out() {
+        let misses = [
+            missed(Act::Read, "/run/nscd/socket"),
+            missed(Act::Read, "/run/systemd/resolve/stub-resolv.conf"),
+            missed(Act::Read, "/home/ann/bin"),
+            missed(Act::Read, "/home/ann/lib"),
+            missed(Act::Execute, "/home/ann/bin/cat"),
+            Observed::Ran("/usr/bin/cat".into()),
+            refused("/srv/lib/__pycache__/a.pyc"),
+        ];
+        assert_eq!(judge(&misses, &facts()), []);
+        let only = [missed(Act::Execute, "/home/ann/bin/own"), Observed::Ran("/usr/bin/cat".into())];
+        assert_eq!(options(&only, &facts()), ["--read /home/ann/bin/own"]);
+    }
+
+    #[test]
+    fn writes_are_joined_by_directory() {
+        let writes = ["/srv/a/1", "/srv/a/2", "/srv/b/1"].map(refused);
+        assert_eq!(options(&writes, &facts()), ["--overlay /srv/b", "--overlay /srv/a"]);
+        let many = ["/srv/web/a/1", "/srv/web/b/1", "/srv/web/c/1"].map(refused);
+        let denied = judge(&many, &facts());
+        let wanted = Denied {
+            what: Denial::Written("/srv/web/c/1".into(), 2),
+            grants: vec![Grant::Overlay("/srv/web".into())],
+        };
+        assert_eq!(denied, [wanted]);
+    }
+
+    #[test]
+    fn path_hidden_by_an_option_has_no_option() {
+        let facts = Facts { hidden: vec!["/srv/secret".into()], ..facts() };
+        let denied = judge(&[missed(Act::Read, "/srv/secret/key")], &facts);
+        assert_eq!(denied, [Denied { what: Denial::Hidden("/srv/secret/key".into()), grants: Vec::new() }]);
+    }
+
+    #[test]
+    fn addresses_need_the_network_that_has_them() {
+        let met = ["127.0.0.1:80", "[::1]:80", "192.0.2.1:80", "192.0.2.1:53"];
+        let met = met.map(|address| Observed::Address(address.parse().unwrap()));
+        let with = |net| options(&met, &Facts { net, ..facts() });
+        assert_eq!(with(Net::Host), <[&str; 0]>::default());
+        assert_eq!(with(Net::Loopback), ["--net host", "--net host"]);
+        assert_eq!(with(Net::None), ["--net host", "--net host", "--net loopback", "--net loopback"]);
+    }
+
+    #[test]
+    fn calls_have_an_option_only_in_namespaces_of_the_program() {
+        let call = |name, is_nested| Observed::Call { name, is_nested };
+        assert_eq!(options(&[call("mount", true)], &facts()), ["--nested"]);
+        assert!(options(&[call("mount", false)], &facts())[0].ends_with("no option allows it"));
+        assert!(options(&[call("bpf", true)], &facts())[0].ends_with("no option allows it"));
+        assert_eq!(judge(&[call("mount", true)], &Facts { is_nested: true, ..facts() }), []);
+    }
+
+    #[test]
+    fn variables_are_whole_words_of_the_output() {
+        let output = "EDITOR: not set, IT is; HOSTNAME".to_owned();
+        assert_eq!(options(&[], &Facts { output, ..facts() }), ["-e EDITOR"]);
+    }
+
+    #[test]
+    fn limits_and_mentions_come_first() {
+        let limits = Limits { disk: Some(1 << 30), files: Some(7), ..Limits::default() };
+        let reached = Some(Reached::Memory(3 << 20));
+        let facts = Facts { limits, reached, output: "no a".to_owned(), ..facts() };
+        let met = [
+            missed(Act::Read, "/tmp/a"),
+            missed(Act::Read, "/tmp/b"),
+            Observed::DiskFull,
+            Observed::FilesFull,
+        ];
+        let wanted = ["--memory 6m", "--disk 2g", "--files 14", "--read /tmp/a", "--read /tmp/b"];
+        assert_eq!(options(&met, &facts), wanted);
+    }
 }

@@ -87,6 +87,11 @@ impl Explanation {
         words::lines(self)
     }
 
+    /// Returns the lines for other programs, without a limit.
+    pub(crate) fn all_lines(&self) -> Vec<String> {
+        words::all(self)
+    }
+
     /// Returns the options with which the program passes, as they are typed.
     #[must_use]
     pub fn passing_options(&self) -> Option<String> {
@@ -125,11 +130,15 @@ fn hidden(profile: &Profile, host: &Host) -> Vec<std::path::PathBuf> {
 pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str) -> Facts {
     let passed_on = environment::variables(profile, host);
     let removed = host.environment.iter().map(|(name, _)| name).filter(|name| !passed_on.contains_key(*name));
-    let path = passed_on.get(OsStr::new("PATH"));
+    let directories = |name: &str| {
+        let listed = passed_on.get(OsStr::new(name));
+        listed.map(|listed| env::split_paths(listed).collect::<Vec<_>>()).unwrap_or_default()
+    };
     Facts {
         covers: view::covers(host).into_iter().map(|cover| cover.path).collect(),
         hidden: hidden(profile, host),
-        path: path.map(|path| env::split_paths(path).collect()).unwrap_or_default(),
+        path: directories("PATH"),
+        libraries: directories("LD_LIBRARY_PATH"),
         removed: removed.cloned().collect(),
         output: output.to_owned(),
         reached: first.reached,

@@ -12,11 +12,7 @@ pub(crate) const MOST_LINES: usize = 5;
 
 /// Returns the lines for people: the options with which the program passes, then the most likely denials.
 pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
-    let mut lines = Vec::new();
-    lines.extend(explanation.unavailable.iter().map(|why| format!("cannot explain the failure: {why}")));
-    if let Some(grants) = &explanation.passes_with {
-        lines.push(format!("passes with: husk test {}", options(grants)));
-    }
+    let mut lines = first(explanation);
     let room = MOST_LINES - lines.len();
     let denied = &explanation.denied;
     let shown = if denied.len() > room { room - 1 } else { denied.len() };
@@ -25,6 +21,17 @@ pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
         lines.push(format!("{} more denials", denied.len() - shown));
     }
     lines
+}
+
+/// Returns the lines for all denials.
+pub(crate) fn all(explanation: &Explanation) -> Vec<String> {
+    first(explanation).into_iter().chain(explanation.denied.iter().map(line)).collect()
+}
+
+fn first(explanation: &Explanation) -> Vec<String> {
+    let unavailable = explanation.unavailable.iter().map(|why| format!("cannot explain the failure: {why}"));
+    let passes = explanation.passes_with.iter();
+    unavailable.chain(passes.map(|grants| format!("passes with: husk test {}", options(grants)))).collect()
 }
 
 /// Returns the line for one denial.
