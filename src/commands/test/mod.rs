@@ -41,6 +41,10 @@ The program can read the host's files but not write to them. Private, temporary 
 time zone UTC, and only a few environment variables of the caller. husk kills the processes that the program leaves
 running, and reports them. This needs no root privileges.
 
+A program that fails is run once more under observation, without input. husk then names the paths, connections,
+system calls and variables that the sandbox denied to it, each with the option that allows it. The exit code is that of
+the first run. '--explain off' runs the program once.
+
 husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
 program reached a limit, and with 125 if the sandbox could not be created. It exits with 126 if the program cannot
 be run, and with 127 if the program does not exist.

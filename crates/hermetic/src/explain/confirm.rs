@@ -4,7 +4,7 @@
 //! that reason this run is granted only ordinary files that do not look like secrets. Nothing that it writes leaves the
 //! sandbox: it has no network, and its output and its changes to files are thrown away.
 
-use super::judge::{Denied, Grant};
+use super::judge::{Denial, Denied, Grant};
 use super::observed;
 use crate::profile::{Net, PathAccess, Profile, Show, Variable};
 use crate::sandbox::ended::Ended;
@@ -13,20 +13,26 @@ use std::fs;
 use std::path::Path;
 
 /// Parts of the names of files and variables that hold secrets.
-const SECRETS: [&str; 12] = [
+const SECRETS: [&str; 15] = [
     "secret",
-    "token",
-    "passw",
+    "password",
+    "passwd",
     "credential",
-    "key",
-    "auth",
+    "id_rsa",
+    "id_ed25519",
+    ".pem",
     ".ssh",
     ".aws",
     ".gnupg",
     ".netrc",
     ".kube",
+    ".docker",
+    ".npmrc",
     ".config",
 ];
+
+/// Ends of such names.
+const SECRET_ENDS: [&str; 3] = ["token", "key", "auth"];
 
 /// How many files of a directory are looked at, with those in its directories. A larger directory is not granted.
 const MOST_FILES: usize = 10_000;
@@ -37,8 +43,12 @@ pub(crate) fn granted(profile: &Profile, first: &Ended, denied: &[Denied]) -> Op
     if profile.net == Net::Host {
         return None;
     }
-    let mut grants: Vec<Grant> = denied.iter().flat_map(|denied| &denied.grants).cloned().collect();
-    grants.retain(is_harmless);
+    // The program can read the file that it could not write to, so an overlay shows it nothing new.
+    let is_visible = |denied: &Denied| matches!(denied.what, Denial::Written(..));
+    let grants =
+        denied.iter().flat_map(|denied| denied.grants.iter().map(|grant| (grant, is_visible(denied))));
+    let harmless = grants.filter(|(grant, is_visible)| *is_visible || is_harmless(grant));
+    let mut grants: Vec<Grant> = harmless.map(|(grant, _)| grant.clone()).collect();
     grants.sort();
     grants.dedup();
     if grants.is_empty() {
@@ -75,7 +85,7 @@ fn is_harmless(grant: &Grant) -> bool {
 
 fn is_secret(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_lowercase();
-    SECRETS.iter().any(|secret| name.contains(secret))
+    SECRETS.iter().any(|secret| name.contains(secret)) || SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// Returns whether a path is a regular file, or a directory of those without secrets. A socket or a FIFO in it would
@@ -116,6 +126,8 @@ mod tests {
             Grant::Read("/home/ann/.ssh".into()),
             Grant::Read("/no/such".into()),
             Grant::Pass("GITHUB_TOKEN".into()),
+            Grant::Pass("AWS_ACCESS_KEY".into()),
+            Grant::Read("/home/ann/.config/gh".into()),
             Grant::Net("host"),
             Grant::Nested,
         ] {

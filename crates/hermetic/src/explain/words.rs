@@ -14,9 +14,15 @@ pub(crate) const MOST_LINES: usize = 5;
 pub(crate) fn lines(explanation: &Explanation) -> Vec<String> {
     let mut lines = first(explanation);
     let room = MOST_LINES - lines.len();
-    let denied = &explanation.denied;
+    // One option may allow several things.
+    let mut denied: Vec<&Denied> = Vec::new();
+    for one in &explanation.denied {
+        if one.grants.is_empty() || denied.iter().all(|known| known.grants != one.grants) {
+            denied.push(one);
+        }
+    }
     let shown = if denied.len() > room { room - 1 } else { denied.len() };
-    lines.extend(denied.iter().take(shown).map(line));
+    lines.extend(denied.iter().take(shown).map(|denied| line(denied)));
     if denied.len() > shown {
         lines.push(format!("{} more denials", denied.len() - shown));
     }
