@@ -212,7 +212,8 @@ fn secret_is_named_but_not_shown_for_a_trial() {
     assert_eq!(fs::read_to_string(&left).unwrap(), "");
 }
 
-/// A FIFO, control characters in a name, and processes that end while their calls are looked at.
+/// A FIFO, control characters in a name, processes that end while their calls are looked at, and more calls than are
+/// kept.
 #[test]
 fn hostile_program_neither_stops_nor_fools_the_observer() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -221,7 +222,8 @@ fn hostile_program_neither_stops_nor_fools_the_observer() {
     let fifo = place.path("home/fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = "cat ~/fifo ~/$(printf '\\033[2J'); i=0; while [ $i -lt 300 ]; do (exec 3<~/no$i) & i=$((i+1)); \
-                  done; wait; exit 1";
+                  done; for p in 1 2 3 4; do (i=0; while [ $i -lt 3000 ]; do [ -e ~/$p$i ]; i=$((i+1)); done) & done; \
+                  wait; exit 1";
     let seen = place.sh(&[], script);
     let said = String::from_utf8(seen.0.stderr.clone()).unwrap();
     let own: Vec<_> = said.lines().filter(|line| line.starts_with("husk: ")).collect();
