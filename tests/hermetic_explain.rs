@@ -106,6 +106,21 @@ fn unreachable_network_is_explained_and_the_hint_works() {
 }
 
 #[test]
+fn service_of_the_host_is_explained_and_the_hint_works() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = format!("exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'", address.port());
+    let hints = hints(&place.sh(&[], &script));
+    assert_eq!(hints, [format!("cannot reach {address}; allow it with '--net host'")]);
+    follow(&place, &quoted_option(&hints, "cannot reach"), &script, &[]).succeeds();
+    drop(listener);
+    let seen = place.sh(&[], &script);
+    assert!(!String::from_utf8(seen.0.stderr).unwrap().contains("--net host"));
+}
+
+#[test]
 fn name_lookup_is_explained() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();

@@ -256,6 +256,9 @@ impl Facts {
                 Observed::Address(address) if address.port() == DNS => {
                     Some((Denial::Names, Grant::Net("host")))
                 }
+                Observed::Service(address) if self.net == Net::Loopback => {
+                    Some((Denial::Address(*address), Grant::Net("host")))
+                }
                 Observed::Address(address) | Observed::Bound(address) => {
                     self.reach(*address).map(|net| (Denial::Address(*address), Grant::Net(net)))
                 }

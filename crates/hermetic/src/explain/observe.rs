@@ -36,6 +36,8 @@ pub(crate) enum Observed {
     Ran(PathBuf),
     /// An address that the program sends to or connects to.
     Address(SocketAddr),
+    /// An address of the loopback device at which only a program outside listens.
+    Service(SocketAddr),
     /// An address that it listens at.
     Bound(SocketAddr),
     /// A call that is refused. Whether the process has a user namespace of its own.
@@ -129,13 +131,23 @@ struct Notes {
     namespaces: Option<[PathBuf; 2]>,
     seen: BTreeSet<(Option<Act>, PathBuf)>,
     seen_bytes: usize,
+    /// Ports of the loopback device that have been looked at.
+    ports: BTreeSet<u16>,
     kept: Vec<Observed>,
 }
 
 impl Notes {
     fn new(sandboxed: Sandboxed) -> Self {
         let calls = Calls::new(filter::refused());
-        Self { sandboxed, calls, namespaces: None, seen: BTreeSet::new(), seen_bytes: 0, kept: Vec::new() }
+        Self {
+            sandboxed,
+            calls,
+            namespaces: None,
+            seen: BTreeSet::new(),
+            seen_bytes: 0,
+            ports: BTreeSet::new(),
+            kept: Vec::new(),
+        }
     }
 
     /// Notes a call. `is_valid` checks that it still waits, which means that what was read belongs to it.
@@ -224,10 +236,18 @@ impl Notes {
         };
         let length = usize::try_from(*length).unwrap_or(usize::MAX).min(MOST_ADDRESS);
         match address(&process.memory(*place, length)) {
-            Some(Address::Internet(address)) if is_valid() => self.keep(match name {
-                "bind" => Observed::Bound(address),
-                _ => Observed::Address(address),
-            }),
+            Some(Address::Internet(address)) if is_valid() => {
+                if name == "connect" && address.ip().is_loopback() && self.ports.insert(address.port()) {
+                    let listens = |of: &str| is_listening(of, address.port());
+                    if listens("self") && !listens(&process.thread.to_string()) && is_valid() {
+                        self.keep(Observed::Service(address));
+                    }
+                }
+                self.keep(match name {
+                    "bind" => Observed::Bound(address),
+                    _ => Observed::Address(address),
+                });
+            }
             Some(Address::Path(path)) if has_mounts && name != "bind" && self.sandboxed.has_host_paths => {
                 if let Some(path) = process.absolute(WORKING_DIRECTORY, &path) {
                     self.path(process, Act::Connect, path, is_valid);
@@ -344,6 +364,19 @@ impl Process {
     fn is_disk_full(&self) -> bool {
         statvfs(self.file("root/tmp")).is_ok_and(|found| found.f_blocks > 0 && found.f_bavail == 0)
     }
+}
+
+/// Returns whether a socket listens at a TCP port, in the network namespace of a process (proc_net_tcp(5)).
+fn is_listening(process: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let ending = format!(":{port:04X}");
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            fields.next().is_some_and(|own| own.ends_with(&ending)) && fields.nth(1) == Some(LISTEN)
+        })
+    })
 }
 
 /// Returns what open(2) does with these flags.
