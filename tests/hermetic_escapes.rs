@@ -59,6 +59,28 @@ fn called(number: u32, arguments: &str) -> String {
     format!("syscall({number}, {arguments}) == -1 and die qq($!\\n); print qq(done\\n)")
 }
 
+/// The observer lets calls go on, except those that the filter of every sandbox refuses.
+#[test]
+fn program_that_is_observed_is_refused_the_same_calls() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    let left = place.path("here/left");
+    fs::write(&left, "").unwrap();
+    let vsock = 40;
+    let script = format!(
+        "open(F, '>>', 'left'); syscall({}, 0, 0, 0); print F qq($!\n); syscall({}, 0, 0); print F qq($!\n); \
+         socket(S, {vsock}, 1, 0); print F qq($!\n); exit 1",
+        CALLS.bpf, CALLS.clock_settime
+    );
+    let seen = place.test(&["--write", &left], &["perl", "-e", &script]);
+    let answers =
+        "Function not implemented\nOperation not permitted\nAddress family not supported by protocol\n";
+    assert_eq!(fs::read_to_string(&left).unwrap(), answers.repeat(2));
+    for call in ["socket", "clock_settime", "bpf"] {
+        seen.says(&format!("husk: the system call {call} is refused; no option allows it"));
+    }
+}
+
 fn perl(place: &Project, script: &str) -> Seen {
     place.test(&[], &["perl", "-e", script])
 }

@@ -69,11 +69,16 @@ pub(crate) struct Binary {
 
 impl Binary {
     pub(crate) fn new() -> Self {
+        Self::of(TESTS)
+    }
+
+    /// Compiles this source.
+    pub(crate) fn of(tests: &str) -> Self {
         let place = Project::new();
         let path = PathBuf::from(place.path("here/deps/lab-0123456789abcdef"));
         fs::create_dir(path.parent().unwrap()).unwrap();
         let source = place.path("here/lab.rs");
-        fs::write(&source, TESTS).unwrap();
+        fs::write(&source, tests).unwrap();
         let built = rustc()
             .args(["--test", "--edition=2024", "--crate-name=lab", "-Cdebuginfo=0", "-o"])
             .args([&path, Path::new(&source)])

@@ -34,6 +34,8 @@ mod hermetic;
 mod hermetic_cargo;
 /// System calls by which a sandboxed program could harm its machine or other programs.
 mod hermetic_escapes;
+/// Explanations of failures in a sandbox, and options that prevent them.
+mod hermetic_explain;
 /// Sandboxes whose files come from an image or a bundle.
 mod hermetic_image;
 /// A shell in a sandbox, and the files that a program leaves in one.

@@ -31,7 +31,7 @@ mod tripwire;
 /// Other users that may write where the runtime reads or writes.
 mod trust;
 /// System calls that the test intercepts.
-mod watched;
+pub(crate) mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
 pub(crate) use concurrent::Said;

@@ -43,6 +43,9 @@ pub struct Host {
     pub clocks: (Duration, Duration),
     /// Whether the kernel has POSIX message queues.
     pub mqueue: bool,
+    /// Whether only fatal signals can be made to interrupt a call that a seccomp listener has received, as since Linux
+    /// 5.19.
+    pub wait_killable: bool,
     /// The access rights that Landlock handles, if the kernel supports it.
     pub landlock: Option<Landlock>,
     /// Whether each of the caller's standard streams is open for writing.

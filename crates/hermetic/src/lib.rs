@@ -16,6 +16,7 @@
 
 mod bundle;
 mod error;
+mod explain;
 mod host;
 mod libtest;
 mod outputs;
@@ -28,6 +29,8 @@ mod shell;
 
 pub use bundle::bundle;
 pub use error::{Error, Hint, MissingIsolation};
+pub use explain::judge::{Denial, Denied, Grant};
+pub use explain::{Explain, Explanation, explain};
 pub use host::{Host, HostFile, Landlock, Procfs, Sysfs};
 pub use libtest::cargo::{BinaryKind, binary_kind, show};
 pub use outputs::{create_outputs, show_outputs};

@@ -25,6 +25,8 @@ pub struct Profile {
     pub nested: bool,
     /// Whether the caller wants the [files](crate::Ended::files) that the program has written to its own directories.
     pub keeps_files: bool,
+    /// Whether a listener is notified of the program's calls, so that its failure can be explained.
+    pub observed: bool,
     /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
 }

@@ -41,6 +41,7 @@ fn user() -> Host {
         sysfs: Sysfs::Own,
         clocks: Default::default(),
         mqueue: true,
+        wait_killable: true,
         landlock: Landlock::of_version(7),
         written: [false, true, true],
         null_streams: Vec::new(),

@@ -2,10 +2,10 @@
 //! a browser.
 
 use husk_hermetic::html::Run;
-use husk_hermetic::{Attempt, Ended, Reached, RemainingProcess, Tested};
+use husk_hermetic::{Attempt, Denial, Denied, Ended, Explanation, Grant, Reached, RemainingProcess, Tested};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
         remaining: Vec::new(),
         reached: None,
         had_terminal: false,
+        was_signalled: false,
         losses: Vec::new(),
         files: None,
     };
@@ -27,7 +28,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
 }
 
 fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {
-    Tested { name: name.to_owned(), mode: None, attempts, ignored: None }
+    Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None }
 }
 
 fn run(name: &str, tests: Vec<Tested>) -> Run {
@@ -35,6 +36,14 @@ fn run(name: &str, tests: Vec<Tested>) -> Run {
     let mut run = Run::new(name.to_owned(), format!("{name}-0123456789abcdef"), timestamp);
     tests.iter().for_each(|tested| run.add(tested));
     run
+}
+
+/// A hidden path with a hostile name, and the option that shows it.
+fn denied() -> Explanation {
+    let path = PathBuf::from(format!("/home/ann/{HOSTILE}"));
+    let grants = vec![Grant::Read(path.clone())];
+    let denied = vec![Denied { what: Denial::Hidden(path), grants }];
+    Explanation { denied, ..Explanation::default() }
 }
 
 /// A run with every kind of result.
@@ -55,7 +64,7 @@ fn everything() -> Run {
             tested("server::answers", vec![attempt(0, 30, 0, "not shown")]),
             tested("server::is_late", vec![late]),
             tested("client::forgets", vec![forgetful]),
-            tested(HOSTILE, vec![killed]),
+            Tested { explained: Some(denied()), ..tested(HOSTILE, vec![killed]) },
             tested("client::retries", vec![attempt(252, 40, 101, "no luck"), attempt(300, 35, 0, "")]),
             Tested { ignored: Some("needs <root>".to_owned()), ..tested("client::mounts", Vec::new()) },
         ],

@@ -111,4 +111,5 @@ pub use error::{Error, Warning};
 pub use profile::{Action, Argument, BadAction, Comparison, Condition, Flags, Profile, Rule};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, code};
 pub use rules::{ArgumentTest, Then};
+pub use syscalls::call_number;
 pub use table::{Decision, Presence, Range, Section, Table};

@@ -70,6 +70,12 @@ impl Syscall {
     }
 }
 
+/// Returns the number of the call with this name, if the ABI has it.
+#[must_use]
+pub fn call_number(name: &str, abi: Abi) -> Option<u32> {
+    Syscall::named(name)?.number(abi)
+}
+
 /// Returns number and name of every call of an ABI, sorted by number. A number may have two names.
 pub(crate) fn by_number(abi: Abi) -> Vec<(u32, &'static str)> {
     let mut calls: Vec<_> = CALLS.iter().filter_map(|call| Some((call.number(abi)?, call.name()))).collect();

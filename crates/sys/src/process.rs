@@ -302,6 +302,70 @@ pub fn seccomp_new_listener(_: &InChild, flags: u32, program: &[SockFilter]) -> 
     i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
 }
 
+/// A system call that waits for the answer of a seccomp listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotifiedCall {
+    /// Identifies the call, because another process may get the caller's pid.
+    pub id: u64,
+    /// The thread that makes the call, in the pid namespace of the reader; 0 if it is not visible there.
+    pub thread: u32,
+    pub number: u32,
+    /// `AUDIT_ARCH_*`.
+    pub arch: u32,
+    pub instruction_pointer: u64,
+    pub arguments: [u64; 6],
+}
+
+/// The answer of a seccomp listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallAnswer {
+    /// The kernel makes the call.
+    GoOn,
+    /// The call fails with this error.
+    Fail(Errno),
+}
+
+/// Receives the next waiting call, with `ioctl(SECCOMP_IOCTL_NOTIF_RECV)`. Blocks until there is one.
+///
+/// # Errors
+///
+/// `ENOENT` if the caller has ended meanwhile.
+pub fn ioctl_seccomp_receive(listener: Fd) -> Result<NotifiedCall> {
+    let [id, thread, call, instruction_pointer, arguments @ ..] = raw::ioctl_seccomp_receive(listener)?;
+    let halves = |word: u64| {
+        let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+        (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+    };
+    let ((thread, _), (number, arch)) = (halves(thread), halves(call));
+    Ok(NotifiedCall { id, thread, number, arch, instruction_pointer, arguments })
+}
+
+/// Answers a waiting call, with `ioctl(SECCOMP_IOCTL_NOTIF_SEND)`.
+///
+/// # Errors
+///
+/// `ENOENT` if the caller has ended or was interrupted.
+pub fn ioctl_seccomp_send(listener: Fd, id: u64, answer: CallAnswer) -> Result {
+    /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+    const GO_ON: u32 = 1;
+    let (error, flags) = match answer {
+        CallAnswer::GoOn => (0, GO_ON),
+        CallAnswer::Fail(errno) => (errno.raw_os_error().wrapping_neg(), 0),
+    };
+    let ([a, b, c, d], [e, f, g, h]) = (error.to_ne_bytes(), flags.to_ne_bytes());
+    raw::ioctl_seccomp_send(listener, [id, 0, u64::from_ne_bytes([a, b, c, d, e, f, g, h])])
+}
+
+/// Checks with `ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)` that a call still waits, so that its thread is the one that made
+/// it.
+///
+/// # Errors
+///
+/// `ENOENT` if it does not.
+pub fn ioctl_seccomp_id_valid(listener: Fd, id: u64) -> Result {
+    raw::ioctl_seccomp_id_valid(listener, id)
+}
+
 /// Returns whether the kernel supports x32 system calls. Returns `None` if the caller itself is filtered, because a
 /// filter may kill it for such a call.
 #[cfg(target_arch = "x86_64")]

@@ -444,6 +444,38 @@ pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
     check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
 }
 
+/// `_IOC` with the type `!` of seccomp's requests: direction, number, and size of the argument.
+const fn seccomp_request(direction: usize, number: usize, size: usize) -> usize {
+    direction << 30 | size << 16 | (b'!' as usize) << 8 | number
+}
+
+/// Receives `struct seccomp_notif` with `ioctl(SECCOMP_IOCTL_NOTIF_RECV)`: id; pid and flags; number and architecture;
+/// instruction; six arguments.
+pub(crate) fn ioctl_seccomp_receive(listener: Fd) -> Result<[u64; 10]> {
+    // The kernel requires that it is cleared.
+    let mut words = [0_u64; 10];
+    let request = seccomp_request(3, 0, size_of_val(&words));
+    // SAFETY: the kernel writes as many bytes as the request's number says, which is the size of `words`.
+    check(unsafe { call(nr::__NR_ioctl, [listener.word(), request, words.as_mut_ptr().addr(), 0, 0, 0]) })?;
+    Ok(words)
+}
+
+/// Sends `struct seccomp_notif_resp` with `ioctl(SECCOMP_IOCTL_NOTIF_SEND)`: id; value; error and flags.
+pub(crate) fn ioctl_seccomp_send(listener: Fd, mut words: [u64; 3]) -> Result {
+    let request = seccomp_request(3, 1, size_of_val(&words));
+    // SAFETY: the kernel reads as many bytes as the request's number says, which is the size of `words`.
+    check(unsafe { call(nr::__NR_ioctl, [listener.word(), request, words.as_mut_ptr().addr(), 0, 0, 0]) })
+        .map(drop)
+}
+
+/// `ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)`.
+pub(crate) fn ioctl_seccomp_id_valid(listener: Fd, id: u64) -> Result {
+    let request = seccomp_request(1, 2, size_of_val(&id));
+    // SAFETY: the kernel reads as many bytes as the request's number says, which is the size of `id`.
+    check(unsafe { call(nr::__NR_ioctl, [listener.word(), request, (&raw const id).addr(), 0, 0, 0]) })
+        .map(drop)
+}
+
 /// Returns the status of a process in the format of wait(2), if the kernel knows it, from `ioctl(PIDFD_GET_INFO)`.
 pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
     /// `PIDFD_INFO_EXIT` (linux/pidfd.h).

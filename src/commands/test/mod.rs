@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    BinaryKind, Choice, Ended, Error, Image, Isolation, Limits, Net, PathAccess, Profile, Screen, Setting,
-    Show, Variable,
+    BinaryKind, Choice, Ended, Error, Explain, Explanation, Image, Isolation, Limits, Net, PathAccess,
+    Profile, Screen, Setting, Show, Variable,
 };
 use report::{Destinations, Report};
 use rustix::io::Errno;
@@ -42,6 +42,10 @@ The program can read the host's files but not write to them. Private, temporary 
 time zone UTC, and only a few environment variables of the caller. /sys shows only the devices of that network, and none
 of the file systems that the host mounts there; --read /sys shows the host's. husk kills the processes that the program
 leaves running, and reports them. This needs no root privileges.
+
+A program that fails is run once more under observation, without input. husk then names the paths, connections,
+system calls and variables that the sandbox denied to it, each with the option that allows it. The exit code is that of
+the first run. '--explain off' runs the program once.
 
 husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
 program reached a limit, and with 125 if the sandbox could not be created. It exits with 126 if the program cannot
@@ -135,6 +139,9 @@ pub(crate) struct Test {
     /// Allow mounts in nested namespaces, which turns off Landlock
     #[arg(long)]
     nested: bool,
+    /// Run a failed program again to tell what it was denied: off, auto, always
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    explain: When,
     /// Fail if this machine cannot isolate the program completely
     #[arg(long)]
     strict: bool,
@@ -188,6 +195,23 @@ enum Network {
     None,
     Loopback,
     Host,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum When {
+    Off,
+    Auto,
+    Always,
+}
+
+impl When {
+    fn explain(self) -> Explain {
+        match self {
+            Self::Off => Explain::Off,
+            Self::Auto => Explain::Auto,
+            Self::Always => Explain::Always,
+        }
+    }
 }
 
 /// Runs `husk test` with the options of the command line and of husk.toml, if there is one.
@@ -277,7 +301,7 @@ type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
-    let (is_plan, tests) = (test.plan, test.tests.clone());
+    let (is_plan, tests, explain) = (test.plan, test.tests.clone(), test.explain.explain());
     let (is_shell, keep) = (test.shell, test.keep.clone().filter(|_| !is_plan));
     let mut of_bundle = Profile::default();
     if let Some(directory) = &test.bundle {
@@ -300,7 +324,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         tests.refuse_reports(&profile)?;
         let mut told = Report::begin(&profile, tests.shard, tests.reports())?;
         if kind == BinaryKind::Tests
-            && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
+            && let Some((done, written)) = run_tests(&profile, how, &tests, explain, named, &mut told)?
         {
             done.losses.iter().for_each(|loss| session.log.warning(loss));
             told.finish(done.not_run)?;
@@ -326,11 +350,12 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
             if let Some(keep) = &keep {
                 session.log.note(&keep.keep(&ended)?);
             }
+            let explanation = explain.is_due(&ended).then(|| husk_hermetic::explain(&profile, &ended, how));
             if let Some(mut report) = report {
-                report.add_program(&profile, &ended);
+                report.add_program(&profile, &ended, explanation.clone());
                 report.finish(0)?;
             }
-            Ok(tell(&ended, session))
+            Ok(tell(&ended, explanation.as_ref(), session))
         }
         Err(error @ Error::Program { .. }) => {
             let Error::Program { reason, .. } = &error else { return Err(error.into()) };
@@ -348,23 +373,24 @@ fn run_tests(
     profile: &Profile,
     how: Isolation,
     tests: &Tests,
+    explain: Explain,
     named: Named<'_>,
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
     // Few tests have options of their own; each distinct set of options gets its own plan.
-    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
+    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries, explain });
     let known = RefCell::new(vec![usual.clone()]);
     let setting = |name: &str| {
         let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
         let setting = match named(name).map_err(wrong)? {
             Some(test) => {
-                let retries = test.tests.retries;
+                let (retries, explain) = (test.tests.retries, test.explain.explain());
                 let mut profile = test.profile(Profile::default());
                 // The warnings are the same for each test.
                 drop(husk_hermetic::show_outputs(&mut profile));
                 husk_hermetic::show(&mut profile);
                 tests.refuse_reports(&profile).map_err(wrong)?;
-                Some(Setting { profile, retries })
+                Some(Setting { profile, retries, explain })
             }
             None => None,
         };
@@ -464,6 +490,7 @@ impl Test {
             uptime: self.uptime,
             nested: self.nested,
             keeps_files: self.keep.is_some(),
+            observed: false,
             image,
             net: match self.net {
                 Network::None => Net::None,
@@ -506,8 +533,8 @@ fn variable(text: OsString) -> Variable {
     }
 }
 
-/// Prints warnings and returns the exit code.
-fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
+/// Prints warnings and the explanation, and returns the exit code.
+fn tell(ended: &Ended, explanation: Option<&Explanation>, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
     }
@@ -516,6 +543,12 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
             "killed a process that was left running: {} (pid {})",
             process.command, process.pid
         ));
+    }
+    if let Some(explanation) = explanation {
+        if explanation.is_flaky(ended) {
+            session.log.note(&"flaky: the program passed when it was run again to explain its failure");
+        }
+        explanation.lines().iter().for_each(|line| session.log.note(line));
     }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));

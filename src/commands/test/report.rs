@@ -7,7 +7,7 @@ use crate::output::escape;
 use anyhow::{Context as _, Result};
 use husk_hermetic::html::Run;
 use husk_hermetic::junit::{Foreign, Suite};
-use husk_hermetic::{Attempt, Ended, Profile, Tested};
+use husk_hermetic::{Attempt, Denied, Ended, Explanation, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::env;
@@ -130,7 +130,7 @@ impl Report {
     }
 
     /// Adds the result of a program that is a single test, or that must run all of its tests itself.
-    pub(crate) fn add_program(&mut self, profile: &Profile, ended: &Ended) {
+    pub(crate) fn add_program(&mut self, profile: &Profile, ended: &Ended, explained: Option<Explanation>) {
         let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
         let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
         let name = if words.is_empty() { self.binary.clone() } else { words.join(" ") };
@@ -141,7 +141,7 @@ impl Report {
             run.id = format!("{} {name}", run.id);
         }
         let attempts = vec![Attempt { start: Duration::ZERO, ended: ended.clone(), said: String::new() }];
-        self.add(&Tested { name, mode: None, attempts, ignored: None });
+        self.add(&Tested { name, mode: None, attempts, ignored: None, explained });
     }
 
     /// Writes the reports that need all results, and how many tests were not begun. Returns the first error, including
@@ -217,6 +217,19 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "cpu_ms": usage.cpu_micros as f64 / 1000.0,
         "peak_kib": usage.peak_kib,
         "left_running": remaining.iter().map(|process| &process.command).collect::<Vec<_>>(),
+        "denied": tested.explained.as_ref().map(|explained| explained.denied.iter().map(denial).collect::<Vec<_>>()),
+        "passes_with": tested.explained.as_ref().and_then(Explanation::passing_options),
+        "flaky_when_observed": tested.is_flaky_when_observed(),
+        "not_explained": tested.explained.as_ref().and_then(|explained| explained.unavailable.as_ref()),
         "output": if last.passed() { None } else { Some(&last.said) },
     })
+}
+
+fn denial(denied: &Denied) -> serde_json::Value {
+    let (what, subject) = denied.subject();
+    let mut object = serde_json::json!({ "what": what, "option": denied.option() });
+    if let Some((name, value)) = subject {
+        object[name] = value.into();
+    }
+    object
 }

@@ -1,15 +1,17 @@
 //! The program's seccomp filter. It refuses system calls that tests do not need, and those that namespaces do not
 //! confine.
 
-use husk_script::sys::process::SockFilter;
+use crate::explain::calls;
+use crate::host::Host;
+use husk_script::sys::process::{SockFilter, seccomp_knows};
 use husk_seccomp::{
     Abi, Action, Arch, Argument, Comparison, Condition, Error, Flags, Machine, Profile, Rule, Table,
 };
 
 #[cfg(target_arch = "x86_64")]
-const NATIVE: (Abi, &[Arch]) = (Abi::X86_64, &[Arch::X86_64, Arch::X86]);
+pub(crate) const NATIVE: (Abi, &[Arch]) = (Abi::X86_64, &[Arch::X86_64, Arch::X86]);
 #[cfg(target_arch = "aarch64")]
-const NATIVE: (Abi, &[Arch]) = (Abi::Aarch64, &[Arch::Aarch64, Arch::Arm]);
+pub(crate) const NATIVE: (Abi, &[Arch]) = (Abi::Aarch64, &[Arch::Aarch64, Arch::Arm]);
 
 /// The kernel's answer to a caller that lacks permission.
 const EPERM: u16 = 1;
@@ -60,6 +62,30 @@ const AF_VSOCK: u64 = 40;
 const TIOCSTI: u64 = 0x5412;
 /// The ioctl that pastes into it.
 const TIOCLINUX: u64 = 0x541c;
+
+/// Returns a filter that notifies of the calls that the usual profile refuses, and of those that the observer
+/// understands. The listener must refuse the former: see [`Answers`](crate::explain::answers::Answers).
+pub(crate) fn observed(host: &Host) -> Profile {
+    let usual = profile();
+    let notified = usual.rules.into_iter().map(|rule| Rule { action: Action::Notify, ..rule });
+    let known = Rule {
+        names: calls::names().map(str::to_owned).collect(),
+        action: Action::Notify,
+        conditions: Vec::new(),
+    };
+    let flags = if host.wait_killable { usual.flags | Flags::WAIT_KILLABLE_RECV } else { usual.flags };
+    Profile { rules: notified.chain([known]).collect(), flags, ..usual }
+}
+
+/// Returns the names of the calls that the usual profile refuses, some of them only with certain arguments.
+pub(crate) fn refused() -> impl Iterator<Item = &'static str> {
+    ABSENT.iter().chain(REFUSED).copied().chain(["socket", "ioctl"])
+}
+
+/// Returns whether the kernel can make a listener whose calls only fatal signals interrupt.
+pub(crate) fn can_wait_killable() -> bool {
+    seccomp_knows((Flags::NEW_LISTENER | Flags::WAIT_KILLABLE_RECV).bits())
+}
 
 /// Compiles a profile. Returns the filter and the flags to load it with.
 pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<SockFilter>), Error> {

@@ -9,12 +9,12 @@
 
 pub(crate) mod environment;
 mod files;
-mod filter;
+pub(crate) mod filter;
 pub(crate) mod image;
 mod landlock;
 pub(crate) mod layers;
 mod sys;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use files::PROC;
 pub(crate) use sys::SYS;
@@ -27,7 +27,7 @@ use husk_plan::{Builder, Error, Plan, candidates};
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit};
 use husk_script::sys::namespace::Namespaces;
-use husk_script::sys::process::Capabilities;
+use husk_script::sys::process::{Capabilities, SockFilter};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
 use husk_script::{Request, Step};
@@ -127,10 +127,14 @@ pub fn plan<'b>(
     let rules = LandlockRules::new(profile, host, &mut plan)?;
     let null = files::files(profile, host, &rules, &mut plan)?;
     // The first process gets our filter too: the kernel takes a while to load it, and here the thread is still busy. The
-    // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one.
+    // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one. So does an
+    // observed program: a filter that refuses calls would hide them from the listener.
     plan.at("capabilities").push(Step::NoNewPrivs);
-    plan.at("seccomp");
-    seccomp(&filter::profile(), &mut plan)?;
+    if !profile.observed {
+        plan.at("seccomp");
+        let (flags, program) = seccomp(&filter::profile(), &plan)?;
+        plan.push(Step::Seccomp { flags, program });
+    }
     if has_net && !has_sysfs {
         // As late as possible, but before the sysfs, which shows the network of the process that mounts it.
         plan.at("net").push(Step::JoinNewNet);
@@ -206,9 +210,14 @@ pub fn plan<'b>(
     if host.program.0 == 0 {
         plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
     }
+    plan.at("seccomp");
+    if profile.observed {
+        let (flags, program) = seccomp(&filter::observed(host), &plan)?;
+        plan.push(Step::SeccompListener { flags, program });
+    }
     if let Some(theirs) = container.and_then(|container| container.seccomp.as_ref()) {
-        plan.at("seccomp");
-        seccomp(theirs, &mut plan)?;
+        let (flags, program) = seccomp(theirs, &plan)?;
+        plan.push(Step::Seccomp { flags, program });
     }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
@@ -309,11 +318,12 @@ fn limits(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     });
 }
 
-fn seccomp(profile: &husk_seccomp::Profile, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn seccomp<'b>(
+    profile: &husk_seccomp::Profile,
+    plan: &Builder<'b>,
+) -> Result<(u32, &'b [SockFilter]), Error> {
     let (flags, program) = filter::compile(profile).map_err(|error| plan.error(error.to_string()))?;
-    let program = plan.slice(&program);
-    plan.push(Step::Seccomp { flags, program });
-    Ok(())
+    Ok((flags, plan.slice(&program)))
 }
 
 fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {

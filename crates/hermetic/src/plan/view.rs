@@ -117,6 +117,7 @@ mod tests {
             sysfs: Sysfs::Own,
             clocks: Default::default(),
             mqueue: false,
+            wait_killable: false,
             landlock: None,
             written: [false; 3],
             null_streams: Vec::new(),

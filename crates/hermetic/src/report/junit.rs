@@ -3,6 +3,7 @@
 
 use super::tested::{Attempt, Tested, Verdict};
 use super::xml::Escaped;
+use crate::explain::Explanation;
 use husk_script::sys::tolerate;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::time::Duration;
@@ -109,7 +110,7 @@ fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
         if last.passed() && !last.said.is_empty() {
             add(format!("<system-out>{}</system-out>", Escaped(&last.said)));
         }
-        add(format!("<system-err>{}</system-err>", Escaped(&used(last))));
+        add(format!("<system-err>{}</system-err>", Escaped(&(used(last) + &explained(tested)))));
     }
     text.push_str("</testcase>\n");
     text
@@ -145,6 +146,11 @@ fn used(attempt: &Attempt) -> String {
     text
 }
 
+/// Returns all denials of a test, one a line.
+fn explained(tested: &Tested) -> String {
+    tested.explained.iter().flat_map(Explanation::all_lines).map(|line| format!("husk: {line}\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Foreign, Suite};
@@ -163,6 +169,7 @@ mod tests {
             remaining: Vec::new(),
             reached: None,
             had_terminal: false,
+            was_signalled: false,
             losses: Vec::new(),
             files: None,
         };
@@ -171,7 +178,7 @@ mod tests {
 
     fn suite(id: &str, attempts: Vec<Attempt>) -> Suite {
         let mut suite = Suite { name: "web".to_owned(), id: id.to_owned(), ..Suite::default() };
-        suite.add(&Tested { name: "a::b".to_owned(), mode: None, attempts, ignored: None });
+        suite.add(&Tested { name: "a::b".to_owned(), mode: None, attempts, ignored: None, explained: None });
         suite
     }
 

@@ -2,6 +2,7 @@
 
 use super::progress::Progress;
 use super::tested::{Counts, Screen, Tested, Verdict};
+use crate::explain::Explanation;
 use crate::libtest::arguments::TestArguments;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -84,7 +85,12 @@ impl<'o> Results<'o> {
         };
         let mut remarks = tested.attempts.last().map(crate::Attempt::remarks).unwrap_or_default();
         let mut said = tested.attempts.last().map(|last| last.said.clone()).unwrap_or_default();
-        said.extend(remarks.iter().map(|remark| format!("husk: {remark}\n")));
+        let explanation = tested.explained.iter().flat_map(Explanation::lines);
+        said.extend(remarks.iter().cloned().chain(explanation).map(|line| format!("husk: {line}\n")));
+        if tested.is_flaky_when_observed() {
+            remarks.push("flaky: passed when it was run again to explain its failure".to_owned());
+            self.flaky.push(tested.name.clone());
+        }
         let name = || tested.name.clone();
         match tested.verdict() {
             Verdict::Ignored => self.counts.ignored += 1,
@@ -238,6 +244,7 @@ mod tests {
             remaining: Vec::new(),
             reached,
             had_terminal: false,
+            was_signalled: false,
             losses: Vec::new(),
             files: None,
         };
@@ -245,7 +252,7 @@ mod tests {
     }
 
     fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {
-        Tested { name: name.to_owned(), mode: None, attempts, ignored: None }
+        Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None }
     }
 
     #[test]

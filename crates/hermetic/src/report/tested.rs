@@ -1,5 +1,6 @@
 //! Results of the tests of a binary, and the terminal on which they are reported.
 
+use crate::explain::Explanation;
 use crate::sandbox::ended::Ended;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct Tested {
     pub attempts: Vec<Attempt>,
     /// The reason that the test gives for being ignored.
     pub ignored: Option<String>,
+    /// The reasons for its failure that lie in the sandbox, if it was explained.
+    pub explained: Option<Explanation>,
 }
 
 /// One run of a test.
@@ -48,6 +51,13 @@ impl Tested {
             Some(_) if self.attempts.len() > 1 => Verdict::Flaky,
             Some(_) => Verdict::Passed,
         }
+    }
+
+    /// Returns whether it failed, and succeeded when it was observed. The verdict stays that of the first run.
+    #[must_use]
+    pub fn is_flaky_when_observed(&self) -> bool {
+        let last = self.attempts.last().map(|last| &last.ended);
+        self.explained.as_ref().zip(last).is_some_and(|(explained, last)| explained.is_flaky(last))
     }
 
     /// Returns the total time of all attempts.

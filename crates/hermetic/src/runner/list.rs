@@ -49,7 +49,10 @@ pub(super) fn reasons(
             let (mode, word) = line.and_then(|line| line.split_once("... ")).unwrap_or_default();
             let mode = mode.strip_prefix("- ").map(|mode| mode.trim_end().to_owned());
             let ignored = word.strip_prefix("ignored, ").map(ToOwned::to_owned);
-            told.insert(name.clone(), Tested { name: name.clone(), mode, attempts: Vec::new(), ignored });
+            told.insert(
+                name.clone(),
+                Tested { name: name.clone(), mode, attempts: Vec::new(), ignored, explained: None },
+            );
         }
     }
     Ok(told)

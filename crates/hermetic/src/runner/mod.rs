@@ -1,16 +1,19 @@
 //! Runs each test of a binary in its own sandbox, by default as many at a time as there are processors.
 
+mod again;
 mod list;
-mod output;
+pub(crate) mod output;
 
 use crate::error::{Error, MissingIsolation};
+use crate::explain::Explain;
 use crate::libtest::arguments::TestArguments;
 use crate::libtest::output::said;
 use crate::profile::Profile;
 use crate::report::results::Results;
-use crate::report::tested::{Attempt, Screen, Tested, Verdict};
+use crate::report::tested::{Attempt, Screen, Tested};
 use crate::sandbox::watch::{Held, Sandbox, watch};
 use crate::sandbox::{Isolation, Machine, explain};
+use again::Explaining;
 use output::CapturedOutput;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -38,6 +41,8 @@ pub struct Setting {
     pub profile: Profile,
     /// How often a failed test is run again.
     pub retries: usize,
+    /// When its denials are explained.
+    pub explain: Explain,
 }
 
 /// The result of a whole binary.
@@ -88,9 +93,11 @@ pub fn run_tests(
         machines: Vec::new(),
         first: machine,
         ignored,
-        waiting: names.into_iter().map(|name| Waiting { name, attempts: Vec::new() }).collect(),
+        waiting: names.into_iter().map(|name| Waiting { name, ..Waiting::default() }).collect(),
         running: Vec::new(),
         began: Instant::now(),
+        over: Vec::new(),
+        has_failed: false,
         results,
     };
     runner.run(choice.fails_fast, choice.record)
@@ -101,9 +108,18 @@ fn written(error: std::io::Error) -> Error {
 }
 
 /// A test that waits to run, and its earlier attempts.
+#[derive(Default)]
 struct Waiting {
     name: String,
     attempts: Vec<Attempt>,
+    /// The test, if it has ended and the next run only explains it.
+    explaining: Option<Box<Explaining>>,
+}
+
+impl Waiting {
+    fn name(&self) -> &str {
+        self.explaining.as_ref().map_or(&self.name, |explaining| &explaining.tested.name)
+    }
 }
 
 /// A running test.
@@ -134,18 +150,19 @@ struct Runner<'a> {
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
     began: Instant,
+    /// The tests that have been reported since the last turn.
+    over: Vec<Tested>,
+    has_failed: bool,
     results: Results<'a>,
 }
 
 impl Runner<'_> {
     fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Option<Tests>, Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
-        let mut has_failed = false;
         loop {
             while self.has_room(fails_fast)
                 && !held.is_interrupted()
-                && !(fails_fast && has_failed)
-                && let Some(test) = self.waiting.pop_front()
+                && let Some(test) = self.next(fails_fast)
             {
                 match self.ignored.remove(&test.name) {
                     Some(ignored) => {
@@ -155,12 +172,14 @@ impl Runner<'_> {
                     None => self.start(test)?,
                 }
             }
-            if self.running.is_empty() {
-                break;
+            let is_done = self.running.is_empty();
+            match is_done {
+                true => self.give_up_explaining()?,
+                false => self.turn(&held)?,
             }
-            for tested in self.turn(&held)? {
-                has_failed |= tested.verdict() == Verdict::Failed;
-                record(&tested);
+            self.over.drain(..).for_each(|tested| record(&tested));
+            if is_done {
+                break;
             }
         }
         let losses = self.machines.into_iter().map(|(_, machine)| machine).chain([self.first]);
@@ -175,6 +194,15 @@ impl Runner<'_> {
         Ok(Some(Tests { success, losses, not_run }))
     }
 
+    /// Returns the test to run next. After a failure that ends the run, only explanations go on.
+    fn next(&mut self, fails_fast: bool) -> Option<Waiting> {
+        let is_explaining = self.waiting.front().is_some_and(|test| test.explaining.is_some());
+        if fails_fast && self.has_failed && !is_explaining {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
     /// Returns whether another test may start. If several may run at a time, a test whose sandbox is being torn down no
     /// longer counts as running.
     fn has_room(&self, fails_fast: bool) -> bool {
@@ -186,7 +214,10 @@ impl Runner<'_> {
         running - ending < self.threads && ending < MOST_ENDING * self.threads
     }
 
-    fn start(&mut self, test: Waiting) -> Result<(), Error> {
+    fn start(&mut self, mut test: Waiting) -> Result<(), Error> {
+        if let Some(explaining) = test.explaining.take() {
+            return self.start_again(explaining);
+        }
         let setting = (self.setting)(&test.name)?;
         let known = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, &setting));
         let place = match known {
@@ -212,9 +243,9 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Waits for an event. Returns the tests that have ended and are not run again.
-    fn turn(&mut self, held: &Held) -> Result<Vec<Tested>, Error> {
-        let running = self.running.iter().map(|running| (running.test.name.as_str(), running.since));
+    /// Waits for an event, and reports the tests that have ended and are not run again.
+    fn turn(&mut self, held: &Held) -> Result<(), Error> {
+        let running = self.running.iter().map(|running| (running.test.name(), running.since));
         let redraw = self.results.progress(running).map_err(written)?;
         let slow = self.running.iter().filter(|running| !running.is_slow);
         let slow = slow.map(|running| SLOW.saturating_sub(running.since.elapsed())).min();
@@ -225,10 +256,14 @@ impl Runner<'_> {
         let watched = watch(sandboxes, held, &outputs, wake);
         let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
         self.hear()?;
-        let mut over = Vec::new();
         // From the last one, so that the remaining indices stay valid.
         while let Some((place, ended)) = ended.pop() {
-            let running = self.running.remove(place);
+            let mut running = self.running.remove(place);
+            if let Some(explaining) = running.test.explaining.take() {
+                let Running { setting, sandbox, .. } = running;
+                self.has_explained(explaining, &setting, sandbox, ended, held.is_interrupted())?;
+                continue;
+            }
             let machine = self.machines.iter().find(|(known, _)| Rc::ptr_eq(known, &running.setting));
             let host = machine.map_or(&self.first.host, |(_, machine)| &machine.host);
             let profile = &running.setting.profile;
@@ -255,18 +290,17 @@ impl Runner<'_> {
                 self.waiting.push_front(test);
                 continue;
             }
-            let Waiting { name, attempts } = test;
-            let tested = Tested { name, mode: said.mode, attempts, ignored: None };
-            self.results.tell(&tested, is_begun).map_err(written)?;
-            over.push(tested);
+            let Waiting { name, attempts, .. } = test;
+            let tested = Tested { name, mode: said.mode, attempts, ignored: None, explained: None };
+            self.end(tested, &setting, is_begun, held.is_interrupted())?;
         }
-        Ok(over)
+        Ok(())
     }
 
     /// Writes new output of tests that are shown live, and reports slow tests.
     fn hear(&mut self) -> Result<(), Error> {
         for running in &mut self.running {
-            let name = running.test.name.as_str();
+            let name = running.test.name();
             let (line, said) = running.output.hear(name)?;
             // With one test at a time, libtest begins a test's line when the test starts.
             if self.threads == 1 {

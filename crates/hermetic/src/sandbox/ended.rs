@@ -22,6 +22,8 @@ pub struct Ended {
     /// Whether it was in the foreground of the caller's terminal when it ended. Signals typed there then reached only
     /// the program.
     pub had_terminal: bool,
+    /// Whether a signal was passed on to it.
+    pub was_signalled: bool,
     /// Isolation that it lacked.
     pub losses: Vec<MissingIsolation>,
     /// The program's own files, if the profile [keeps](crate::Profile::keeps_files) them.

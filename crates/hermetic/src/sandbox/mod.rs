@@ -8,6 +8,7 @@ mod terminal;
 pub(crate) mod watch;
 
 use crate::error::{self, Error, Hint, MissingIsolation};
+use crate::explain::observe::Observed;
 use crate::host::{Host, Procfs, Sysfs};
 use crate::outputs;
 use crate::plan::environment;
@@ -49,7 +50,7 @@ pub enum Isolation {
 /// If the sandbox cannot be made, or the program cannot be run.
 pub fn run(profile: &Profile, how: Isolation) -> Result<Ended, Error> {
     let mut machine = Machine::of(profile, how)?;
-    let ended = machine.run_with(profile, || match CallerTerminal::of_caller() {
+    let (ended, _) = machine.run_with(profile, || match CallerTerminal::of_caller() {
         Some(terminal) => (terminal.streams(), Some(terminal)),
         None => (Streams::Callers, None),
     })?;
@@ -112,6 +113,15 @@ impl Machine {
 
     /// Runs one program to its end. Retries without unavailable isolation and records the loss.
     pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
+        Ok(self.run_observed(profile, streams)?.0)
+    }
+
+    /// Like `run`. Also returns what was observed, if the profile asks for that.
+    pub(crate) fn run_observed(
+        &mut self,
+        profile: &Profile,
+        streams: Streams,
+    ) -> Result<(Ended, Vec<Observed>), Error> {
         self.run_with(profile, || (streams, None))
     }
 
@@ -120,7 +130,7 @@ impl Machine {
         &mut self,
         profile: &Profile,
         look: impl Fn() -> (Streams, Option<CallerTerminal>),
-    ) -> Result<Ended, Error> {
+    ) -> Result<(Ended, Vec<Observed>), Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
             let home = self.home(&profile.limits)?;
@@ -131,7 +141,7 @@ impl Machine {
                 Ok(mut sandbox) => {
                     sandbox.lend(terminal);
                     match to_end(&mut sandbox, &held) {
-                        Ok(ended) => return Ok(ended),
+                        Ok(ended) => return Ok((ended, sandbox.observed())),
                         Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
                     }
                 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::host::{Host, HostFile, Landlock, Procfs, Sysfs};
-use crate::plan::image;
+use crate::plan::{filter, image};
 use crate::profile::{Image, Profile};
 use husk_plan::users;
 use husk_script::sys::Errno;
@@ -100,6 +100,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             None => Default::default(),
         },
         mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
+        wait_killable: profile.observed && filter::can_wait_killable(),
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
         null_streams: null_streams().collect(),

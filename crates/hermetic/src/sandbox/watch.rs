@@ -4,6 +4,8 @@ use super::cgroup::SandboxCgroup;
 use super::ended::{Ended, Reached, RemainingProcess};
 use super::kept::OwnFiles;
 use super::terminal::CallerTerminal;
+use crate::explain;
+use crate::explain::observe::{Observed, Observer};
 use crate::plan::SandboxPlan;
 use crate::profile::Limits;
 use husk_script::Request;
@@ -13,6 +15,7 @@ use husk_script::sys::tolerate;
 use husk_spawn::{Child, Command, Error, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::cell::Cell;
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -53,9 +56,11 @@ pub(crate) struct Sandbox {
     /// Whether its first process sends no more requests. The kernel takes a while to end a namespace.
     is_ending: bool,
     remaining: Vec<RemainingProcess>,
+    was_signalled: bool,
     terminal: Option<CallerTerminal>,
     /// The root of the program's own file system.
     files: Option<Arc<OwnedFd>>,
+    observer: Option<Observer>,
 }
 
 impl Sandbox {
@@ -89,8 +94,10 @@ impl Sandbox {
                 is_late: false,
                 is_ending: false,
                 remaining: Vec::new(),
+                was_signalled: false,
                 terminal: None,
                 files: None,
+                observer: None,
             }),
             Err(error) => {
                 drop(command);
@@ -126,6 +133,27 @@ impl Sandbox {
         self.plan
     }
 
+    /// Returns what was observed, once it has ended.
+    pub(crate) fn observed(&mut self) -> Vec<Observed> {
+        self.observer.take().map(Observer::end).unwrap_or_default()
+    }
+
+    /// Fetches the listener that the program's process has just announced, and serves it. The program is the first
+    /// process's only child, and has its own descriptors.
+    fn observe(&mut self) -> Result<(), Error> {
+        let failed = |errno| Error::new("fetch the seccomp listener", errno);
+        let number = self.child.about().and_then(|number| i32::try_from(number).ok());
+        let program = below(self.child.id()).first().and_then(|program| i32::try_from(program.pid).ok());
+        let program = program.and_then(Pid::from_raw).ok_or(failed(Errno::SRCH))?;
+        let program = pidfd_open(program, PidfdFlags::empty()).map_err(failed)?;
+        let listener = pidfd_getfd(program, number.ok_or(failed(Errno::BADF))?, PidfdGetfdFlags::empty());
+        let sandboxed = explain::sandboxed(&self.plan.profile, &self.plan.host);
+        let observer = Observer::begin(listener.map_err(failed)?, sandboxed);
+        let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        self.observer = Some(observer.map_err(|error| Error::new("observe the program", errno(error)))?);
+        Ok(())
+    }
+
     /// Returns the time that is left of its limit.
     fn left(&self) -> Option<Duration> {
         let wall = self.limits.wall.filter(|_| !self.is_late)?;
@@ -142,9 +170,19 @@ impl Sandbox {
             let usage = self.child.usage().unwrap_or_default();
             let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
             let had_terminal = self.terminal.take().is_some_and(CallerTerminal::end);
-            let losses = Vec::new();
+            let (was_signalled, losses) = (self.was_signalled, Vec::new());
             let files = self.files.take().map(|root| OwnFiles::new(root, &self.plan));
-            return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses, files }));
+            return Ok(Some(Ended {
+                status,
+                wall,
+                usage,
+                remaining,
+                reached,
+                had_terminal,
+                was_signalled,
+                losses,
+                files,
+            }));
         }
         if self.left() == Some(Duration::ZERO) {
             self.is_late = true;
@@ -155,6 +193,7 @@ impl Sandbox {
                 Some(Request::RemainingProcesses) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Files) => self.files = Some(Arc::new(self.child.requested_fd()?)),
+                Some(Request::Listener) => self.observe()?,
                 Some(Request::Stopped) => {
                     // Lets the first process wait for signals again.
                     self.child.go_on()?;
@@ -232,7 +271,7 @@ pub(crate) fn watch<'s>(
         (signals.iter().any(ready), asks)
     };
     if arrived {
-        held.pass_on(&sandboxes)?;
+        held.pass_on(&mut sandboxes)?;
     }
     let turns = sandboxes.iter_mut().zip(asks).enumerate();
     let turns = turns.filter_map(|(place, (sandbox, asks))| Some((place, sandbox.turn(asks).transpose()?)));
@@ -276,7 +315,7 @@ impl Held {
     }
 
     /// Passes on all pending signals.
-    fn pass_on(&self, sandboxes: &[&mut Sandbox]) -> Result<(), Error> {
+    fn pass_on(&self, sandboxes: &mut [&mut Sandbox]) -> Result<(), Error> {
         loop {
             match read_signalfd(&self.arriving) {
                 Ok(arrived) if arrived.signal == Signal::CHLD => {}
@@ -284,7 +323,12 @@ impl Held {
                     if Signal::ENDING.contains(&arrived.signal) {
                         self.is_interrupted.set(true);
                     }
-                    sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;
+                    // Resizing a terminal does not make a program fail.
+                    let is_reason = arrived.signal != Signal::WINCH;
+                    for sandbox in &mut *sandboxes {
+                        sandbox.was_signalled |= is_reason;
+                        sandbox.child.signal(arrived.signal)?;
+                    }
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(errno) => return Err(Error::new("read a signal", errno)),

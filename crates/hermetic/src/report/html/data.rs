@@ -61,10 +61,12 @@ pub(super) enum Topic {
     Limit,
     /// A process that was left running.
     Left,
+    /// A denial by the sandbox, with the option that lifts it.
+    Denied,
 }
 
 impl Topic {
-    const ALL: [Self; 3] = [Self::End, Self::Limit, Self::Left];
+    const ALL: [Self; 4] = [Self::End, Self::Limit, Self::Left, Self::Denied];
 
     /// Returns the topic as one word.
     pub(super) fn word(self) -> &'static str {
@@ -72,13 +74,14 @@ impl Topic {
             Self::End => "end",
             Self::Limit => "limit",
             Self::Left => "left",
+            Self::Denied => "denied",
         }
     }
 
     /// Returns a remark for a reader who does not see its topic.
     pub(super) fn sentence(self, text: &str) -> String {
         match self {
-            Self::End => text.to_owned(),
+            Self::End | Self::Denied => text.to_owned(),
             Self::Limit => format!("killed: {text}"),
             Self::Left => format!("killed a process that was left running: {text}"),
         }
@@ -97,11 +100,16 @@ impl Run {
     }
 
     pub fn add(&mut self, tested: &Tested) {
+        let mut attempts: Vec<_> = tested.attempts.iter().map(Try::of).collect();
+        // Only the last attempt is explained.
+        if let Some((last, explained)) = attempts.last_mut().zip(tested.explained.as_ref()) {
+            last.remarks.extend(explained.all_lines().into_iter().map(|line| (Topic::Denied, line)));
+        }
         self.tests.push(Row {
             name: tested.name.clone(),
             verdict: tested.verdict(),
             why: tested.ignored.clone(),
-            attempts: tested.attempts.iter().map(Try::of).collect(),
+            attempts,
         });
     }
 
