@@ -46,6 +46,8 @@ mod hermetic_machines;
 mod hermetic_settings;
 /// Sandboxes at a terminal.
 mod hermetic_terminal;
+/// Tools in the home directory, and secrets beside them.
+mod hermetic_tools;
 /// The six kinds of hooks: where, when and with what input they run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.

@@ -7,6 +7,7 @@ use super::view::{self, Cover};
 use crate::bundle::ALWAYS;
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
+use crate::tools::Link;
 use husk_plan::{Builder, DEVICE_LINKS, Error, Origin};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
@@ -54,6 +55,13 @@ pub(crate) fn files(
             trees.push(tree);
         }
     }
+    for tool in profile.tools.iter().filter(|tool| tool.access == PathAccess::Write) {
+        plan.at(Origin::with_path("tools", &tool.file.path));
+        let tree = HostPath::open(&tool.file, None, plan)?;
+        set_all(tree.mount, ALWAYS, plan);
+        rules.allow(tree.mount, plan);
+        trees.push(tree);
+    }
     plan.at("dev");
     let mut devices = Vec::new();
     for &name in DEVICES {
@@ -93,9 +101,19 @@ pub(crate) fn files(
             seen.push(tree);
         }
     }
+    // Nobody asked for the sockets that a tool has there, so they get no rule.
+    for tool in profile.tools.iter().filter(|tool| tool.access != PathAccess::Write) {
+        let path = &tool.file.path;
+        if is_covered(path) && !seen.iter().any(|tree| path.starts_with(tree.path)) {
+            plan.at(Origin::with_path("tools", path));
+            seen.push(HostPath::open(&tool.file, None, plan)?);
+        }
+    }
     seen.append(&mut trees);
     image_root.into_iter().for_each(|root| plan.release(root));
-    own(profile, host, &covers, &seen, plan)?;
+    let links = profile.links.iter().filter(|link| !seen.iter().any(|tree| link.path.starts_with(tree.path)));
+    let links: Vec<_> = links.collect();
+    own(profile, host, &covers, &seen, &links, plan)?;
     let (image, root) = match image {
         Some(image) => {
             plan.release(files);
@@ -111,6 +129,8 @@ pub(crate) fn files(
     }
     let overlays = shown.iter().filter(|(show, _)| show.access == PathAccess::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
+    let of_tools = profile.tools.iter().filter(|tool| tool.access == PathAccess::Overlay);
+    let overlays = overlays.chain(of_tools.map(|tool| Layer::Overlay(&tool.file)));
     let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
     // A mount inside another one comes after it.
     layers.sort_by_key(|layer| layer.path().components().count());
@@ -185,6 +205,7 @@ fn own(
     host: &Host,
     covers: &[Cover],
     seen: &[HostPath<'_>],
+    links: &[&Link],
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("own files");
@@ -200,6 +221,7 @@ fn own(
     let parents = seen.iter().filter(is_alone);
     let parents =
         parents.filter_map(|tree| if tree.is_directory { Some(tree.path) } else { tree.path.parent() });
+    let parents = parents.chain(links.iter().filter_map(|link| link.path.parent()));
     for made in view::directories(host, covers, parents) {
         mkdir(&made.path, made.mode, plan)?;
     }
@@ -210,6 +232,12 @@ fn own(
             let flags = OFlags::CREATE | OFlags::RDONLY;
             plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o644), out });
             plan.release(out);
+        }
+    }
+    for link in links {
+        if let Some(place) = view::place(&link.path, covers) {
+            let (target, path) = (plan.text(&link.target)?, plan.text(place)?);
+            plan.push(Step::Symlink { target, path });
         }
     }
     Ok(())
