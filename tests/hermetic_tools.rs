@@ -334,6 +334,28 @@ fn program_that_builds_may_write_to_the_project() {
 }
 
 #[test]
+fn project_that_cannot_be_overlaid_is_read_only() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "only root can stack overlays here");
+    let tools = Tools::new(&["bin"]);
+    tools.script("bin/make", "#!/bin/sh\ncat file; true 2> /dev/null > file || echo read-only");
+    // Linux stacks two overlays at most (fs/stack.c, `FILESYSTEM_MAX_STACK_DEPTH`).
+    let script = "set -e; mount -t tmpfs tmpfs ../home/stack; cd ../home/stack; mkdir a b ua wa ub wb
+                  mount -t overlay -o lowerdir=../../here,upperdir=ua,workdir=wa overlay a
+                  mount -t overlay -o lowerdir=a,upperdir=ub,workdir=wb overlay b
+                  cd b; exec \"$0\" test -- make";
+    fs::create_dir(tools.home("stack")).unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_husk")])
+        .current_dir(tools.place.path("here"));
+    command.env("HOME", tools.place.path("home")).env("PATH", format!("{}:/usr/sbin:/sbin", tools.path));
+    let seen = Seen(command.output().unwrap());
+    seen.prints("fileread-only\n");
+    seen.says("the project and the tools' caches are read-only");
+}
+
+#[test]
 fn failed_download_names_the_command_to_run_first() {
     need!(has_sandboxes(), "needs user namespaces");
     let tools = Tools::new(&["bin"]);

@@ -36,6 +36,7 @@ fn user() -> Host {
         most: [None, None, Some(1000), None, None],
         cgroup: false,
         has_pid_max: true,
+        overlays_tools: true,
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: Default::default(),

@@ -20,6 +20,9 @@ const MOST_PIDS: u64 = 4 << 20;
 /// The origin of the steps that mount a procfs.
 pub(crate) const PROC: &str = "proc";
 
+/// The origin of the steps that overlay directories for tools.
+pub(crate) const TOOLS: &str = "tools";
+
 /// The devices that every program can expect.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
@@ -56,7 +59,7 @@ pub(crate) fn files(
         }
     }
     for tool in profile.tools.iter().filter(|tool| tool.access == PathAccess::Write) {
-        plan.at(Origin::with_path("tools", &tool.file.path));
+        plan.at(Origin::with_path(TOOLS, &tool.file.path));
         let tree = HostPath::open(&tool.file, None, plan)?;
         set_all(tree.mount, ALWAYS, plan);
         rules.allow(tree.mount, plan);
@@ -105,7 +108,7 @@ pub(crate) fn files(
     for tool in profile.tools.iter().filter(|tool| tool.access != PathAccess::Write) {
         let path = &tool.file.path;
         if is_covered(path) && !seen.iter().any(|tree| path.starts_with(tree.path)) {
-            plan.at(Origin::with_path("tools", path));
+            plan.at(Origin::with_path(TOOLS, path));
             seen.push(HostPath::open(&tool.file, None, plan)?);
         }
     }
@@ -129,15 +132,23 @@ pub(crate) fn files(
     }
     let overlays = shown.iter().filter(|(show, _)| show.access == PathAccess::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
-    let of_tools = profile.tools.iter().filter(|tool| tool.access == PathAccess::Overlay);
-    let overlays = overlays.chain(of_tools.map(|tool| Layer::Overlay(&tool.file)));
+    let of_tools =
+        profile.tools.iter().filter(|tool| tool.access == PathAccess::Overlay && host.overlays_tools);
+    let overlays = overlays.chain(of_tools.map(|tool| Layer::ToolOverlay(&tool.file)));
     let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
     // A mount inside another one comes after it.
     layers.sort_by_key(|layer| layer.path().components().count());
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
             Layer::HostPath(tree) => put(tree, root, plan)?,
-            Layer::Overlay(found) => overlay(index, found, root, rules, plan)?,
+            Layer::Overlay(found) => {
+                plan.at(Origin::with_path("overlay", &found.path));
+                overlay(index, found, root, rules, plan)?;
+            }
+            Layer::ToolOverlay(found) => {
+                plan.at(Origin::with_path(TOOLS, &found.path));
+                overlay(index, found, root, rules, plan)?;
+            }
         }
     }
     let null = fill_dev(dev, devices, host, rules, plan)?;
@@ -288,13 +299,15 @@ enum Layer<'t> {
     HostPath(&'t HostPath<'t>),
     /// The path covered with an overlay, so that writes are discarded.
     Overlay(&'t HostFile),
+    /// Like `Overlay`, for a tool.
+    ToolOverlay(&'t HostFile),
 }
 
 impl Layer<'_> {
     fn path(&self) -> &Path {
         match self {
             Self::HostPath(tree) => tree.path,
-            Self::Overlay(found) => &found.path,
+            Self::Overlay(found) | Self::ToolOverlay(found) => &found.path,
         }
     }
 }
@@ -315,7 +328,6 @@ fn overlay(
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    plan.at(Origin::with_path("overlay", &found.path));
     if !found.is_directory {
         return Err(plan.error("is not a directory"));
     }

@@ -15,7 +15,7 @@ mod landlock;
 pub(crate) mod layers;
 mod view;
 
-pub(crate) use files::PROC;
+pub(crate) use files::{PROC, TOOLS};
 
 use crate::host::Host;
 use crate::profile::{Image, Net, Profile};

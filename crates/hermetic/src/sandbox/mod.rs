@@ -9,7 +9,7 @@ pub(crate) mod watch;
 use crate::error::{self, Error, Hint, MissingIsolation};
 use crate::host::{Host, Procfs};
 use crate::plan::layers::Streams;
-use crate::plan::{PROC, SandboxPlan, plan};
+use crate::plan::{PROC, SandboxPlan, TOOLS, plan};
 use crate::profile::{Limits, Profile};
 use crate::tools::{self, Caller};
 use bumpalo::Bump;
@@ -66,8 +66,8 @@ impl Machine {
 
     /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
-        let Host { user_namespace, procfs, .. } = self.host;
-        let host = Host { user_namespace, procfs, ..probe(profile)? };
+        let Host { user_namespace, procfs, overlays_tools, .. } = self.host;
+        let host = Host { user_namespace, procfs, overlays_tools, ..probe(profile)? };
         Ok(Self { host, how: self.how, losses: self.losses.clone() })
     }
 
@@ -198,6 +198,10 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
         Some((Step::Fsmount { .. }, Errno::PERM)) if origin == Some(PROC) => {
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
+        }
+        Some((_, errno)) if origin == Some(TOOLS) && host.overlays_tools => {
+            host.overlays_tools = false;
+            Some(MissingIsolation::Overlays(errno.into()))
         }
         None if is_refusal(error) && host.uid == 0 && host.user_namespace => {
             host.user_namespace = false;

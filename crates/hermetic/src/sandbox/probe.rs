@@ -82,6 +82,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
         cgroup: false,
         has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
+        overlays_tools: true,
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: match profile.uptime {
