@@ -135,7 +135,7 @@ fn node_of_a_version_manager_is_found() {
     let mut npm = tools.command(&[], &["npm"]);
     npm.env("NODE_PATH", "/modules").env("NODE_AUTH_TOKEN", "token");
     Seen(npm.output().unwrap()).prints("#!/usr/bin/env node\nin /modules\n");
-    tools.sh(&[], "npm > /dev/null").succeeds();
+    tools.sh(&[], "npm > /dev/null; echo $npm_config_update_notifier").prints("false\n");
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Home {
 
 #[test]
 fn empty_home_shows_nothing() {
-    let home = Home::with(&["work.txt"], &["sh"]);
+    let home = Home::with(&["work.txt"], &["check"]);
     assert_eq!(home.shown(), [""; 0]);
     assert_eq!(Tools::find(&home.caller), Tools::default());
 }

@@ -50,6 +50,8 @@ impl<'c> Search<'c> {
             self.directory(&entry);
         }
         self.has_caches = self.caller.wants_caches || self.runs_tools();
+        let settings = table::SETTINGS.iter().filter(|_| self.has_caches);
+        self.tools.variables.extend(settings.map(|(name, value)| (name.into(), value.into())));
         TOOLS.iter().for_each(|tool| self.tool(tool));
         self.program();
         self.build();

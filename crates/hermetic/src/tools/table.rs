@@ -108,6 +108,10 @@ const VARIABLES: &[&str] = &[
     "NODE_PATH", "NVM_BIN", "PYENV_VERSION", "PYTHONPATH", "RBENV_VERSION",
 ];
 
+/// Variables that programs that build or run others get. In a new home directory, npm would look for its own updates each
+/// time, which takes longer than a short test.
+pub(crate) const SETTINGS: &[(&str, &str)] = &[("npm_config_update_notifier", "false")];
+
 /// Returns whether a variable belongs to a tool and is passed on.
 pub(crate) fn is_variable(name: &[u8]) -> bool {
     let of_tools = TOOLS.iter().flat_map(|tool| tool.variables);
