@@ -81,8 +81,8 @@ fn sandbox_ends_with_the_programs_status() {
     fs::write(&hidden, "").unwrap();
     let mut found = place.command(&[], &["program"]);
     let found = found.env("PATH", place.path("home")).output().unwrap();
-    Seen(found).fails(127, "it exists, but is hidden");
-    // A program named by its path is not hidden.
+    // A program is not hidden, whether it is named by its path or found through `PATH`.
+    Seen(found).fails(126, "permission denied");
     place.test(&[], &[&hidden]).fails(126, "permission denied");
 }
 

@@ -54,6 +54,8 @@ mod hermetic_page;
 mod hermetic_settings;
 /// Sandboxes at a terminal.
 mod hermetic_terminal;
+/// Tools in the home directory, and secrets beside them.
+mod hermetic_tools;
 /// `test`: what a program sees of the machine.
 mod hermetic_view;
 /// The six kinds of hooks: where, when and with what input they run, and what follows if they fail.

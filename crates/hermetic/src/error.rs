@@ -141,6 +141,8 @@ pub enum MissingIsolation {
     Procfs,
     /// The program sees the caller's sysfs.
     Sysfs,
+    /// Build tools cannot write to the project and to their caches.
+    Overlays(Cause),
     /// The program runs in the caller's user namespace, without privileges in it.
     UserNamespace,
 }
@@ -157,6 +159,13 @@ impl Display for MissingIsolation {
             }
             Self::Processes(why) => {
                 return write!(f, "root's processes are not limited, because no cgroup is available: {why}");
+            }
+            Self::Overlays(why) => {
+                return write!(
+                    f,
+                    "the project and the tools' caches are read-only, because an overlay cannot be mounted on them: \
+                     {why} (--write makes a directory writable)"
+                );
             }
             Self::Procfs => {
                 "the program sees the caller's /proc and its processes, because the kernel does not mount another \

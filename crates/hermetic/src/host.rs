@@ -32,6 +32,8 @@ pub struct Host {
     pub cgroup: bool,
     /// Whether each pid namespace has its own `pid_max`, as since Linux 6.14. Before, one value applied to the machine.
     pub has_pid_max: bool,
+    /// Whether the directories in which tools write can be overlaid. Otherwise they are read-only.
+    pub overlays_tools: bool,
     /// Whether a user namespace can be created.
     pub user_namespace: bool,
     /// The procfs that the program finds at `/proc`.

@@ -1,5 +1,7 @@
 //! Profiles: the request for a sandbox.
 
+use crate::host::HostFile;
+use crate::tools::Link;
 use husk_bundle::Container;
 use husk_bundle::container::Process;
 use husk_script::sys::limits::Resource;
@@ -16,6 +18,10 @@ pub struct Profile {
     pub env: Vec<Variable>,
     /// Paths that are shown differently from the rest.
     pub shown: Vec<Show>,
+    /// Paths that are shown for tools.
+    pub tools: Vec<ToolPath>,
+    /// Symlinks in hidden directories that lead to tools.
+    pub links: Vec<Link>,
     pub net: Net,
     pub limits: Limits,
     /// How long the machine appears to have been up when the program starts.
@@ -70,6 +76,13 @@ pub enum Variable {
 pub struct Show {
     /// The path, which is the same on the host and in the sandbox.
     pub path: PathBuf,
+    pub access: PathAccess,
+}
+
+/// A path without symlinks that is shown for a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolPath {
+    pub file: HostFile,
     pub access: PathAccess,
 }
 

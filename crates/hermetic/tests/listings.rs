@@ -5,8 +5,8 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Host, HostFile, Image, Landlock, Limits, Net, PathAccess, Procfs, Profile, Show, Streams, Sysfs,
-    Variable, bundle, plan,
+    Host, HostFile, Image, Landlock, Limits, Link, Net, PathAccess, Procfs, Profile, Show, Streams, Sysfs,
+    ToolPath, Variable, bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -36,6 +36,7 @@ fn user() -> Host {
         most: [None, None, Some(1000), None, None],
         cgroup: false,
         has_pid_max: true,
+        overlays_tools: true,
         user_namespace: true,
         procfs: Procfs::Own,
         sysfs: Sysfs::Own,
@@ -133,6 +134,26 @@ fn user_with_all_options() {
         ..profile()
     };
     is("everything", &profile, &Host { found: found.to_vec(), ..user() });
+}
+
+#[test]
+fn user_with_tools() {
+    let tool = |(path, access): (&str, PathAccess)| {
+        let is_directory = !path.ends_with(".toml");
+        ToolPath { file: HostFile { path: path.into(), is_directory }, access }
+    };
+    let tools = [
+        ("/home/ann/.cargo/bin", PathAccess::Read),
+        ("/home/ann/.cargo/config.toml", PathAccess::Read),
+        ("/home/ann/.cargo/registry", PathAccess::Overlay),
+        ("/home/ann/.cache/go-build", PathAccess::Write),
+        ("/srv/go/pkg", PathAccess::Overlay),
+    ];
+    let links = vec![
+        Link { path: "/run/user/1000/node".into(), target: "/home/ann/.fnm/v24".into() },
+        Link { path: "/home/ann/.cargo/bin/cargo".into(), target: "rustup".into() },
+    ];
+    is("tools", &Profile { tools: tools.map(tool).to_vec(), links, ..profile() }, &user());
 }
 
 /// An image that lacks mount points, with every kind of shown path.

@@ -6,6 +6,7 @@ use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::Result;
 use clap::ValueEnum;
+use husk_hermetic::{Caller, Tools};
 use husk_runtime::doctor::{self, Finding, Verdict};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdout};
@@ -39,7 +40,8 @@ enum Format {
 
 impl Perform for Doctor {
     fn perform(self, _session: &Session<'_>) -> Result<Exit> {
-        let found = doctor::examine();
+        let mut found = doctor::examine();
+        found.extend(tools());
         output::print(match self.format {
             Format::Json => escape::json(serde_json::to_string_pretty(&found)?) + "\n",
             Format::Table => table(&found, stdout().is_terminal()),
@@ -47,6 +49,14 @@ impl Perform for Doctor {
         let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
         Ok(if is_ill { Exit::Failed } else { Exit::Success })
     }
+}
+
+/// Returns the tools that sandboxes show, if there are any.
+fn tools() -> Option<Finding> {
+    let tools = Tools::find(&Caller { wants_caches: true, ..Caller::of(&[]) });
+    let text = format!("'husk test' shows {tools}");
+    let finding = Finding { topic: "tools", verdict: Verdict::Ok, text, fix: None };
+    (!tools.found.is_empty()).then_some(finding)
 }
 
 fn table(found: &[Finding], is_coloured: bool) -> String {

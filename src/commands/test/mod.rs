@@ -1,6 +1,7 @@
 //! `husk test`: its options, its file husk.toml, and the files that it writes.
 
 mod directory;
+mod fetch;
 mod init;
 mod keep;
 mod report;
@@ -17,8 +18,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    BinaryKind, Choice, Ended, Error, Explain, Explanation, Image, Isolation, Limits, Net, PathAccess,
-    Profile, Screen, Setting, Show, Variable,
+    BinaryKind, Caches, Caller, Choice, Ended, Error, Explain, Explanation, Image, Isolation, Limits, Net,
+    PathAccess, Profile, Screen, Setting, Show, Tools, Variable,
 };
 use report::{Destinations, Report};
 use rustix::io::Errno;
@@ -46,6 +47,11 @@ leaves running, and reports them. This needs no root privileges.
 A program that fails is run once more under observation, without input. husk then names the paths, connections,
 system calls and variables that the sandbox denied to it, each with the option that allows it. The exit code is that of
 the first run. '--explain off' runs the program once.
+
+Tools in the home directory are shown read-only: those of PATH, of rustup, cargo, pyenv, virtual environments, Go, nvm
+and others, but never credentials. Build tools, shells and scripts may write to the tools' caches. A build tool, such as
+cargo, go, make, npm or pytest, may also write to the project. husk discards these changes; --write keeps those to the
+project, and --keep-caches those to existing caches. --plan lists the tools that were found.
 
 husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
 program reached a limit, and with 125 if the sandbox could not be created. It exits with 126 if the program cannot
@@ -106,6 +112,9 @@ pub(crate) struct Test {
     /// Hide a path
     #[arg(long, value_name = "PATH")]
     hide: Vec<PathBuf>,
+    /// Keep what tools write to their caches, such as ~/.cargo/registry
+    #[arg(long)]
+    keep_caches: bool,
     /// Pass or set an environment variable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
@@ -309,7 +318,11 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
         warnings.iter().for_each(|warning| session.log.warning(warning));
     }
-    let mut profile = test.profile(of_bundle);
+    // An image has its own tools.
+    let has_image = test.rootfs.is_some() || of_bundle.image.is_some();
+    let caller = || Caller { wants_caches: test.keep_caches, ..Caller::of(&test.program) };
+    let tools = if has_image { Tools::default() } else { Tools::find(&caller()) };
+    let mut profile = test.profile(of_bundle, &tools);
     if !is_plan {
         husk_hermetic::create_outputs(&profile);
     }
@@ -324,7 +337,8 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         tests.refuse_reports(&profile)?;
         let mut told = Report::begin(&profile, tests.shard, tests.reports())?;
         if kind == BinaryKind::Tests
-            && let Some((done, written)) = run_tests(&profile, how, &tests, explain, named, &mut told)?
+            && let Some((done, written)) =
+                run_tests(&profile, how, &tests, explain, (named, &tools), &mut told)?
         {
             done.losses.iter().for_each(|loss| session.log.warning(loss));
             told.finish(done.not_run)?;
@@ -342,7 +356,8 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     }
     let keep = keep.map(|directory| keep::open(directory, &profile)).transpose()?;
     if is_plan {
-        output::print(&*escape::text(&husk_hermetic::listing(&profile)?))?;
+        let listing = found(&tools) + &husk_hermetic::listing(&profile)?;
+        output::print(&*escape::text(&listing))?;
         return Ok(Exit::Success);
     }
     match husk_hermetic::run(&profile, how) {
@@ -354,6 +369,13 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
             if let Some(mut report) = report {
                 report.add_program(&profile, &ended, explanation.clone());
                 report.finish(0)?;
+            }
+            let command =
+                fetch::missing(&profile.args).filter(|_| !ended.status.success() && profile.net != Net::Host);
+            if let Some(command) = command.filter(|_| profile.image.is_none()) {
+                session.log.warning(&format!(
+                    "dependencies may be missing, and the sandbox has no network; run '{command}' first, or use --net host"
+                ));
             }
             Ok(tell(&ended, explanation.as_ref(), session))
         }
@@ -374,7 +396,7 @@ fn run_tests(
     how: Isolation,
     tests: &Tests,
     explain: Explain,
-    named: Named<'_>,
+    (named, tools): (Named<'_>, &Tools),
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
     // Few tests have options of their own; each distinct set of options gets its own plan.
@@ -385,7 +407,7 @@ fn run_tests(
         let setting = match named(name).map_err(wrong)? {
             Some(test) => {
                 let (retries, explain) = (test.tests.retries, test.explain.explain());
-                let mut profile = test.profile(Profile::default());
+                let mut profile = test.profile(Profile::default(), tools);
                 // The warnings are the same for each test.
                 drop(husk_hermetic::show_outputs(&mut profile));
                 husk_hermetic::show(&mut profile);
@@ -459,7 +481,7 @@ fn written(profile: &Profile) -> Result<Vec<PathBuf>> {
 
 impl Test {
     /// Converts the options to a profile; they take precedence over the bundle.
-    fn profile(self, of_bundle: Profile) -> Profile {
+    fn profile(self, of_bundle: Profile, tools: &Tools) -> Profile {
         let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
         let shown = [
             (self.write, PathAccess::Write),
@@ -483,7 +505,7 @@ impl Test {
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
             shown.extend(program.map(|path| Show { path, access: PathAccess::Read }));
         }
-        Profile {
+        let mut profile = Profile {
             args: if self.program.is_empty() { of_bundle.args } else { self.program },
             env: self.env.into_iter().map(variable).collect(),
             shown,
@@ -506,8 +528,23 @@ impl Test {
                 file_size: self.file_size,
                 disk: Some(self.disk),
             },
-        }
+            ..Profile::default()
+        };
+        tools.add_to(&mut profile, if self.keep_caches { Caches::Keep } else { Caches::Discard });
+        profile
     }
+}
+
+/// Returns the lines that name the tools that were found, and what is not shown.
+fn found(tools: &Tools) -> String {
+    let mut text = String::new();
+    if !tools.found.is_empty() {
+        text = format!("tools: {tools}\n");
+    }
+    for (path, why) in &tools.refused {
+        text += &format!("hidden: {} ({why})\n", path.display());
+    }
+    text
 }
 
 /// Assumes 80 columns if the terminal does not report its width.

@@ -31,7 +31,7 @@ const OVERRIDE: &str = "override";
 /// The keys that say which tests an override applies to.
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
-const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "strict"];
+const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "strict", "keep-caches"];
 /// Options that only the runner has.
 const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "retries"];
 /// Options that choose what husk does, and so belong on the command line.

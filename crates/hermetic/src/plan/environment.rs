@@ -4,13 +4,14 @@ use crate::bundle::text;
 use crate::host::Host;
 use crate::outputs::VARIABLES;
 use crate::profile::{Image, Profile, Variable};
+use crate::tools;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// Names of variables that are passed on: paths of programs and libraries, and the user's name.
-const NAMES: &[&str] = &["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR", "VIRTUAL_ENV"];
+const NAMES: &[&str] = &["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR"];
 
 /// Variables that describe the terminal, also passed on.
 const OF_TERMINAL: &[&str] =
@@ -88,6 +89,7 @@ fn is_let_through(name: &OsStr) -> bool {
     let begins = |prefix: &str| name.starts_with(prefix.as_bytes());
     let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
     NAMES.iter().chain(OF_TERMINAL).chain(VARIABLES).copied().any(is)
+        || tools::is_variable(name)
         || (PREFIXES.iter().copied().any(begins) && !is_secret)
 }
 

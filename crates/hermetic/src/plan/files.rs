@@ -7,6 +7,7 @@ use super::view::{self, Cover};
 use crate::bundle::ALWAYS;
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
+use crate::tools::Link;
 use husk_plan::{Builder, DEVICE_LINKS, Error, Origin};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
@@ -18,6 +19,9 @@ const MOST_PIDS: u64 = 4 << 20;
 
 /// The origin of the steps that mount a procfs.
 pub(crate) const PROC: &str = "proc";
+
+/// The origin of the steps that overlay directories for tools.
+pub(crate) const TOOLS: &str = "tools";
 
 /// The devices that every program can expect.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
@@ -53,6 +57,13 @@ pub(crate) fn files(
             rules.allow(tree.mount, plan);
             trees.push(tree);
         }
+    }
+    for tool in profile.tools.iter().filter(|tool| tool.access == PathAccess::Write) {
+        plan.at(Origin::with_path(TOOLS, &tool.file.path));
+        let tree = HostPath::open(&tool.file, None, plan)?;
+        set_all(tree.mount, ALWAYS, plan);
+        rules.allow(tree.mount, plan);
+        trees.push(tree);
     }
     plan.at("dev");
     let mut devices = Vec::new();
@@ -93,9 +104,19 @@ pub(crate) fn files(
             seen.push(tree);
         }
     }
+    // Nobody asked for the sockets that a tool has there, so they get no rule.
+    for tool in profile.tools.iter().filter(|tool| tool.access != PathAccess::Write) {
+        let path = &tool.file.path;
+        if is_covered(path) && !seen.iter().any(|tree| path.starts_with(tree.path)) {
+            plan.at(Origin::with_path(TOOLS, path));
+            seen.push(HostPath::open(&tool.file, None, plan)?);
+        }
+    }
     seen.append(&mut trees);
     image_root.into_iter().for_each(|root| plan.release(root));
-    own(profile, host, &covers, &seen, plan)?;
+    let links = profile.links.iter().filter(|link| !seen.iter().any(|tree| link.path.starts_with(tree.path)));
+    let links: Vec<_> = links.collect();
+    own(profile, host, &covers, &seen, &links, plan)?;
     let (image, root) = match image {
         Some(image) => {
             plan.release(files);
@@ -111,13 +132,23 @@ pub(crate) fn files(
     }
     let overlays = shown.iter().filter(|(show, _)| show.access == PathAccess::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
+    let of_tools =
+        profile.tools.iter().filter(|tool| tool.access == PathAccess::Overlay && host.overlays_tools);
+    let overlays = overlays.chain(of_tools.map(|tool| Layer::ToolOverlay(&tool.file)));
     let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
     // A mount inside another one comes after it.
     layers.sort_by_key(|layer| layer.path().components().count());
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
             Layer::HostPath(tree) => put(tree, root, plan)?,
-            Layer::Overlay(found) => overlay(index, found, root, rules, plan)?,
+            Layer::Overlay(found) => {
+                plan.at(Origin::with_path("overlay", &found.path));
+                overlay(index, found, root, rules, plan)?;
+            }
+            Layer::ToolOverlay(found) => {
+                plan.at(Origin::with_path(TOOLS, &found.path));
+                overlay(index, found, root, rules, plan)?;
+            }
         }
     }
     let null = fill_dev(dev, devices, host, rules, plan)?;
@@ -185,6 +216,7 @@ fn own(
     host: &Host,
     covers: &[Cover],
     seen: &[HostPath<'_>],
+    links: &[&Link],
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("own files");
@@ -206,6 +238,7 @@ fn own(
     let parents = seen.iter().filter(is_alone);
     let parents =
         parents.filter_map(|tree| if tree.is_directory { Some(tree.path) } else { tree.path.parent() });
+    let parents = parents.chain(links.iter().filter_map(|link| link.path.parent()));
     for made in view::directories(host, covers, parents) {
         mkdir(&made.path, made.mode, plan)?;
     }
@@ -216,6 +249,12 @@ fn own(
             let flags = OFlags::CREATE | OFlags::RDONLY;
             plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o644), out });
             plan.release(out);
+        }
+    }
+    for link in links {
+        if let Some(place) = view::place(&link.path, covers) {
+            let (target, path) = (plan.text(&link.target)?, plan.text(place)?);
+            plan.push(Step::Symlink { target, path });
         }
     }
     Ok(())
@@ -266,13 +305,15 @@ enum Layer<'t> {
     HostPath(&'t HostPath<'t>),
     /// The path covered with an overlay, so that writes are discarded.
     Overlay(&'t HostFile),
+    /// Like `Overlay`, for a tool.
+    ToolOverlay(&'t HostFile),
 }
 
 impl Layer<'_> {
     fn path(&self) -> &Path {
         match self {
             Self::HostPath(tree) => tree.path,
-            Self::Overlay(found) => &found.path,
+            Self::Overlay(found) | Self::ToolOverlay(found) => &found.path,
         }
     }
 }
@@ -293,7 +334,6 @@ fn overlay(
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    plan.at(Origin::with_path("overlay", &found.path));
     if !found.is_directory {
         return Err(plan.error("is not a directory"));
     }

@@ -112,6 +112,7 @@ mod tests {
             most: [None; 5],
             cgroup: false,
             has_pid_max: false,
+            overlays_tools: true,
             user_namespace: true,
             procfs: Procfs::Own,
             sysfs: Sysfs::Own,

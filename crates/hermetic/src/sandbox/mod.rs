@@ -11,14 +11,14 @@ use crate::error::{self, Error, Hint, MissingIsolation};
 use crate::explain::observe::Observed;
 use crate::host::{Host, Procfs, Sysfs};
 use crate::outputs;
-use crate::plan::environment;
 use crate::plan::layers::Streams;
-use crate::plan::{PROC, SYS, SandboxPlan, plan};
+use crate::plan::{PROC, SYS, SandboxPlan, TOOLS, plan};
 use crate::profile::{Limits, Profile};
+use crate::tools::{self, Caller};
 use bumpalo::Bump;
 use cgroup::SandboxCgroup;
 use ended::Ended;
-use husk_plan::{Plan, candidates};
+use husk_plan::Plan;
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
@@ -26,9 +26,7 @@ use husk_script::sys::tolerate;
 use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
-use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use terminal::CallerTerminal;
@@ -71,8 +69,8 @@ impl Machine {
 
     /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
-        let Host { user_namespace, procfs, sysfs, .. } = self.host;
-        let host = Host { user_namespace, procfs, sysfs, ..probe(profile)? };
+        let Host { user_namespace, procfs, sysfs, overlays_tools, .. } = self.host;
+        let host = Host { user_namespace, procfs, sysfs, overlays_tools, ..probe(profile)? };
         Ok(Self { host, how: self.how, losses: self.losses.clone() })
     }
 
@@ -215,6 +213,10 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
         }
+        Some((_, errno)) if origin == Some(TOOLS) && host.overlays_tools => {
+            host.overlays_tools = false;
+            Some(MissingIsolation::Overlays(errno.into()))
+        }
         Some((Step::Mount { .. }, Errno::PERM)) if origin == Some(SYS) => {
             host.sysfs = Sysfs::Callers;
             Some(MissingIsolation::Sysfs)
@@ -248,7 +250,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
                 _ => "\"\"".to_owned(),
             },
             reason: errno.into(),
-            hint: hidden(profile, host),
+            hint: hidden(profile),
         },
         // The user namespace could be created, but not used.
         (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => {
@@ -272,20 +274,14 @@ fn is_refusal(error: &husk_spawn::Error) -> bool {
     matches!(errno, Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Returns a hint if the sandbox hides the program's file.
-fn hidden(profile: &Profile, host: &Host) -> Hint {
+/// Returns a hint if the sandbox hides the program's file or one that the program needs.
+fn hidden(profile: &Profile) -> Hint {
     if profile.image.is_some() {
         return Hint(None);
     }
-    let variables = environment::variables(profile, host);
-    let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-    let places = profile.args.first().map(|program| candidates(program, &path)).unwrap_or_default();
-    let place = places.iter().map(Path::new).find(|place| place.is_file());
-    let directory = place.and_then(Path::parent);
-    Hint(directory.map(|directory| {
-        format!(
-            "it exists, but is hidden or needs a hidden file; show it with '--read {}'",
-            directory.display()
-        )
+    let paths = tools::unseen(profile, &Caller::of(&profile.args));
+    let options: Vec<_> = paths.iter().map(|path| format!("--read {}", path.display())).collect();
+    Hint((!options.is_empty()).then(|| {
+        format!("it exists, but is hidden or needs a hidden file; show it with '{}'", options.join(" "))
     }))
 }

@@ -50,12 +50,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         Some(image) => image.process().map_or("/".into(), |process| process.cwd.clone()),
         None => env::current_dir().map_err(failed("find the working directory", Path::new("")))?,
     };
-    let home = if image.is_none() { home() } else { None };
-    let home = home.and_then(|home| fs::canonicalize(home).ok());
-    // A directory that holds the system, or everything, is not treated as a home directory.
-    let home = home.filter(|home| {
-        home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home)
-    });
+    let home = if image.is_none() { caller_home() } else { None };
     let found = profile.shown.iter().map(|show| {
         let found = match &image {
             Some(image) => image.find(&show.path),
@@ -92,6 +87,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
         cgroup: false,
         has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
+        overlays_tools: true,
         user_namespace: true,
         procfs: Procfs::Own,
         sysfs: sysfs(),
@@ -192,6 +188,13 @@ impl Inside {
     }
 }
 
+/// Returns the caller's home directory without symlinks. A directory that holds the system, or everything, is not treated
+/// as a home directory.
+pub(crate) fn caller_home() -> Option<PathBuf> {
+    let home = home().and_then(|home| fs::canonicalize(home).ok());
+    home.filter(|home| home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home))
+}
+
 /// Returns the caller's home directory: `HOME`, or otherwise the entry in /etc/passwd. The C library would ask other
 /// sources too, and load programs and a resolver into our process.
 fn home() -> Option<PathBuf> {
@@ -201,7 +204,7 @@ fn home() -> Option<PathBuf> {
 
 /// Returns the repository that contains a directory, or the directory itself. A repository that holds the home
 /// directory does not count.
-fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
+pub(crate) fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
     let holds_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
     let mut above = cwd.ancestors().take_while(|path| !holds_home(path) && path.components().count() > 2);
     above.find(|path| path.join(".git").exists()).unwrap_or(cwd).to_owned()

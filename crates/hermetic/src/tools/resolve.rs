@@ -1,0 +1,173 @@
+//! Follows a path through its symlinks, and refuses paths that another user could have led elsewhere.
+//!
+//! Like `PATH` itself, a shown directory is trusted. If another user can change an entry on the way to it, that user
+//! chooses which of the caller's hidden files the program sees.
+
+use rustix::fs::{FileType, Stat, lstat, readlink};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// As many symlinks as the kernel follows (include/linux/namei.h, `MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
+
+/// A path without symlinks, and how it was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    pub(crate) path: PathBuf,
+    pub(crate) is_directory: bool,
+    /// The symlinks on the way that are in hidden directories.
+    pub(crate) links: Vec<Link>,
+}
+
+/// A symlink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its path, in which no other symlink occurs.
+    pub path: PathBuf,
+    /// The text of the symlink, which may be relative.
+    pub target: PathBuf,
+}
+
+/// Why a path cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It does not exist or cannot be reached.
+    Missing,
+    /// Another user could change it.
+    Distrusted(String),
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+enum Entry {
+    Directory,
+    File,
+    Link(PathBuf),
+}
+
+/// Resolves paths, and remembers the entries on the way.
+pub(crate) struct Resolver {
+    /// The directories that the sandbox hides.
+    hidden: Vec<PathBuf>,
+    /// The caller's uid and gid. Without them, every entry is trusted.
+    user: Option<(u32, u32)>,
+    known: BTreeMap<PathBuf, Result<Entry, Refusal>>,
+}
+
+impl Resolver {
+    pub(crate) fn new(hidden: Vec<PathBuf>, user: Option<(u32, u32)>) -> Self {
+        Self { hidden, user, known: BTreeMap::new() }
+    }
+
+    pub(crate) fn trust_all(&mut self) {
+        self.user = None;
+    }
+
+    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
+    /// Returns whether a path is a directory that the sandbox hides, or contains one.
+    pub(crate) fn holds_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| hidden.starts_with(path))
+    }
+
+    /// Follows an absolute path.
+    pub(crate) fn resolve(&mut self, path: &Path) -> Result<Resolved, Refusal> {
+        let mut waiting: VecDeque<OsString> = parts(path).collect();
+        let mut resolved = Resolved { path: "/".into(), is_directory: true, links: Vec::new() };
+        let mut followed = 0;
+        while let Some(part) = waiting.pop_front() {
+            if !resolved.is_directory {
+                return Err(Refusal::Missing);
+            }
+            if part == ".." {
+                resolved.path.pop();
+                continue;
+            }
+            let path = resolved.path.join(&part);
+            match self.entry(&path)? {
+                Entry::Directory => resolved.path = path,
+                Entry::File => {
+                    resolved.path = path;
+                    resolved.is_directory = false;
+                }
+                Entry::Link(target) => {
+                    followed += 1;
+                    if followed > MOST_LINKS {
+                        return Err(Refusal::Missing);
+                    }
+                    if target.is_absolute() {
+                        resolved.path = "/".into();
+                    }
+                    for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                        waiting.push_front(part);
+                    }
+                    if self.is_hidden(&path) {
+                        resolved.links.push(Link { path, target });
+                    }
+                }
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// Returns the entry at a path whose parents have no symlinks.
+    fn entry(&mut self, path: &Path) -> Result<Entry, Refusal> {
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let entry = self.look(path);
+        self.known.insert(path.to_owned(), entry.clone());
+        entry
+    }
+
+    fn look(&self, path: &Path) -> Result<Entry, Refusal> {
+        let missing = |_: Errno| Refusal::Missing;
+        let stat = lstat(path).map_err(missing)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        // Visible directories may belong to anyone; only a symlink leads from them to a hidden place.
+        let matters = self.is_hidden(path) || kind == FileType::Symlink;
+        if let Some(why) = self.user.filter(|_| matters).and_then(|user| distrust(&stat, user)) {
+            return Err(Refusal::Distrusted(format!("{} {why}", path.display())));
+        }
+        Ok(match kind {
+            FileType::Directory => Entry::Directory,
+            FileType::Symlink => {
+                let target = readlink(path, Vec::new()).map_err(missing)?;
+                Entry::Link(OsString::from_vec(target.into_bytes()).into())
+            }
+            FileType::RegularFile => Entry::File,
+            _ => return Err(Refusal::Missing),
+        })
+    }
+}
+
+/// Returns the components of a path, without the root.
+fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+    let is_part = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_part).map(|part| part.as_os_str().to_owned())
+}
+
+/// Returns why a user other than the caller and root could change an entry, or `None`. In a directory with the sticky
+/// bit, users can change only entries of their own.
+fn distrust(stat: &Stat, (user, group): (u32, u32)) -> Option<String> {
+    const STICKY: u32 = 0o1000;
+    // A user's private group, whose id equals the user's, has no other members.
+    let is_own_group = stat.st_gid == group && group == user;
+    let is_closed = stat.st_mode & STICKY != 0 || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    if stat.st_uid != user && stat.st_uid != 0 {
+        Some(format!("belongs to user {}", stat.st_uid))
+    } else if is_closed {
+        None
+    } else if stat.st_mode & 0o002 != 0 {
+        Some("is writable by all users".to_owned())
+    } else if stat.st_mode & 0o020 != 0 && !is_own_group {
+        Some(format!("is writable by group {}", stat.st_gid))
+    } else {
+        None
+    }
+}
