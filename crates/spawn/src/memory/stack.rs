@@ -12,8 +12,9 @@ use core::ptr::{self, NonNull};
 use husk_script::sys::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-/// Holds the child's few frames, even in a debug build. Only touched pages take up memory.
-const SIZE: usize = 64 << 10;
+/// Holds the child's few frames, even in a debug build, where the step loop has a large frame and may call itself twice.
+/// Only touched pages take up memory.
+const SIZE: usize = 128 << 10;
 
 /// The size of the guard below: an overflowing child faults here instead of overwriting adjacent memory. As
 /// large as the largest page of any supported kernel.
