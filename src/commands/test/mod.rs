@@ -157,7 +157,7 @@ pub(crate) struct Test {
     /// Open a shell in the sandbox instead of running the program
     #[arg(long, conflicts_with = "runner")]
     shell: bool,
-    /// Copy what the program wrote to private directories and overlays to this new directory
+    /// Copy what the program wrote to private directories and overlays here
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     keep: Option<PathBuf>,
     #[command(flatten)]
