@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-engines bench-hermetic bench-shims bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-shims bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -65,6 +65,9 @@ doc: ## build the documentation of the libraries
 
 bench: ## time every verb of husk, crun, runc and youki, and a sandbox, against a floor in C, in tables and a plot (ROUNDS=)
 	ROUNDS=$(or $(ROUNDS),200) integration/bench/lifecycle/run.sh
+
+bench-where: ## record with perf where the time of 'husk run' goes, as a table and a plot, as root (ROUNDS=)
+	ROUNDS=$(or $(ROUNDS),200) integration/bench/lifecycle/where.sh
 
 bench-engines: ## time a container under podman and containerd with husk, crun and runc, and weigh the shims, as tables (ROUNDS=)
 	ROUNDS=$(or $(ROUNDS),50) integration/bench/engines/run.sh
