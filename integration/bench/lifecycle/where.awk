@@ -8,7 +8,7 @@ function kind_of(call, arguments) {
     if (call == "bpf") return "the program that limits devices"
     if (call ~ /^(mkdir|rmdir|unlink)/) return "making and removing directories, mostly of the cgroup"
     if (call ~ /^(fsopen|fsconfig|fsmount|move_mount|open_tree|mount_setattr|mount|umount|umount2|pivot_root)$/) return "mounts"
-    if (call ~ /^(ppoll|poll|epoll_.*|waitid|wait4|recvmsg|recvfrom)$/) return "waiting"
+    if (call ~ /^(ppoll|poll|epoll_.*|rt_sigtimedwait|waitid|wait4|recvmsg|recvfrom)$/) return "waiting"
     if (call ~ /^(execve|exit|exit_group)$/) return "beginning and end of the program"
     if (call ~ /^(mmap|munmap|mremap|mprotect|brk|madvise)$/ || (call == "prctl" && arguments ~ /SET_MM/)) return "memory"
     if (call ~ /^(prctl|cap.*|set.*|get.*id|rt_sig.*|keyctl|umask|sched_.*|prlimit.*|seccomp|arch_prctl|rseq)$/) return "identity, signals and limits"
@@ -30,10 +30,10 @@ function over_rounds(values, key,    i, list) {
     return median(list, rounds)
 }
 
-match($0, /\([ 0-9.]+ms\): /) && match($0, /[^ \/]+\/[0-9]+ [a-z0-9_]+\(/) {
-    split(substr($0, RSTART, RLENGTH - 1), words, /[ \/]/)
+match($0, /\([ 0-9.]+ms\): /) && match($0, /[^ \/]+\/[0-9]+ +(\.\.\. \[continued\]: )?[a-z0-9_]+\(/) {
+    parts_of_call = split(substr($0, RSTART, RLENGTH - 1), words, /[ \/]+/)
     pid = words[2]
-    call = words[3]
+    call = words[parts_of_call]
     arguments = substr($0, RSTART + RLENGTH)
     time = $2 + 0
     duration = $0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Measures where the time of `husk run` goes: records every system call of the runtime and its child with perf, and
-# writes a table and a plot of their medians to integration/bench/results.
+# Measures where the time of `husk run` goes: records every system call of the runtime and its child with perf. Writes a
+# table and a plot of the medians to integration/bench/results.
 #
 #     where.sh          200 rounds, or ROUNDS
 #
