@@ -105,9 +105,10 @@ impl Explanation {
     }
 }
 
-/// Returns the profile of the observed run. It ends in finite time even if the first run had no time limit.
-pub(crate) fn observed(profile: &Profile, first: &Ended) -> Profile {
-    let patience = first.wall.saturating_mul(2).saturating_add(PATIENCE);
+/// Returns the profile of the observed run. It ends in finite time even if the first run, which took this long, had no
+/// time limit.
+pub(crate) fn observed(profile: &Profile, first: Duration) -> Profile {
+    let patience = first.saturating_mul(2).saturating_add(PATIENCE);
     let wall = Some(profile.limits.wall.map_or(patience, |wall| wall.min(patience)));
     let limits = Limits { wall, ..profile.limits.clone() };
     Profile { observed: true, keeps_files: false, limits, ..profile.clone() }
@@ -162,7 +163,7 @@ pub fn explain(profile: &Profile, first: &Ended, how: Isolation) -> Explanation 
 }
 
 fn look(profile: &Profile, first: &Ended, how: Isolation) -> Result<Explanation, Error> {
-    let observed = observed(profile, first);
+    let observed = observed(profile, first.wall);
     let mut machine = Machine::of(&observed, how)?;
     let output = CapturedOutput::captured()?;
     let (again, noted) = machine.run_observed(&observed, output.streams())?;
@@ -172,7 +173,7 @@ fn look(profile: &Profile, first: &Ended, how: Isolation) -> Result<Explanation,
     // With another standard input it may have succeeded for that reason.
     let has_input = !machine.host.null_streams.contains(&Fd::STDIN);
     let passed = passed(profile, &again).filter(|passed| !(*passed && has_input));
-    let passes_with = match confirm::granted(profile, first, &denied) {
+    let passes_with = match confirm::granted(profile, first.wall, &denied) {
         Some((profile, grants))
             if !first.status.success() && !again.status.success() && !again.was_signalled =>
         {

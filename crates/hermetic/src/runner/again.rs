@@ -74,7 +74,7 @@ impl Runner<'_> {
             (Some((profile, _)), _) => profile.clone(),
             (None, Some(first)) => {
                 let profile = list::with_arguments(&setting.profile, self.request.to_run(&tested.name));
-                explain::observed(&profile, first)
+                explain::observed(&profile, first.wall)
             }
             (None, None) => setting.profile.clone(),
         };
@@ -116,7 +116,7 @@ impl Runner<'_> {
                 let denied = judge(&observed, &facts);
                 let is_tried = !first.ended.status.success() && !ended.status.success() && !is_over;
                 explaining.trial =
-                    confirm::granted(&plan.profile, &first.ended, &denied).filter(|_| is_tried);
+                    confirm::granted(&plan.profile, first.ended.wall, &denied).filter(|_| is_tried);
                 let passed = explain::passed(&setting.profile, &ended);
                 *explained = Some(Explanation { denied, passed, ..Explanation::default() });
             }
