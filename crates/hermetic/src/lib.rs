@@ -27,6 +27,7 @@ mod runner;
 mod sandbox;
 mod shell;
 mod tools;
+mod trust;
 
 pub use bundle::bundle;
 pub use error::{Error, Hint, MissingIsolation};
@@ -49,3 +50,4 @@ pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};
 pub use shell::open_shell;
 pub use tools::{Caches, Caller, Link, Tools};
+pub use trust::distrust;

@@ -3,7 +3,8 @@
 //! The purpose is that of git's `safe.directory`: a file such as `/tmp/husk.toml` would otherwise control
 //! every user below that directory, including root.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
+use husk_hermetic::distrust;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use std::fs::File;
@@ -26,6 +27,7 @@ pub(crate) enum TrustedFile {
 
 /// Looks for the nearest file of this name in a directory and its ancestors.
 pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<TrustedFile> {
+    let user = (geteuid().as_raw(), getegid().as_raw());
     for above in directory.ancestors() {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = match open(above, flags, Mode::empty()) {
@@ -33,7 +35,7 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<TrustedFile> {
             opened => opened?,
         };
         let path = above.join(name);
-        if let Some(why) = distrust(&fstat(&opened)?) {
+        if let Some(why) = distrust(&fstat(&opened)?, user) {
             let is_there = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             let why = format!("its directory {why}");
             return Ok(if is_there { TrustedFile::Distrusted(path, why) } else { TrustedFile::Nothing });
@@ -46,7 +48,7 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<TrustedFile> {
         };
         let stat = fstat(&file)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let why = match distrust(&stat) {
+        let why = match distrust(&stat, user) {
             _ if kind != FileType::RegularFile => Some("is not a regular file".to_owned()),
             None if u64::try_from(stat.st_size).is_ok_and(|size| size > MOST_BYTES) => {
                 Some(format!("has more than {MOST_BYTES} bytes"))
@@ -63,20 +65,4 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<TrustedFile> {
         };
     }
     Ok(TrustedFile::Nothing)
-}
-
-/// Returns why another user could have written it, or `None`.
-fn distrust(stat: &Stat) -> Option<String> {
-    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // A user's private group, whose id equals the user's, has no other members.
-    let is_own_group = stat.st_gid == group && group == user;
-    if stat.st_uid != user && stat.st_uid != 0 {
-        Some(format!("belongs to user {}", stat.st_uid))
-    } else if stat.st_mode & 0o002 != 0 {
-        Some("is writable by all users".to_owned())
-    } else if stat.st_mode & 0o020 != 0 && !is_own_group {
-        Some(format!("is writable by group {}", stat.st_gid))
-    } else {
-        None
-    }
 }

@@ -3,6 +3,7 @@
 //! Like `PATH` itself, a shown directory is trusted. If another user can change an entry on the way to it, that user
 //! chooses which of the caller's hidden files the program sees.
 
+use crate::trust::{distrust, is_foreign};
 use rustix::fs::{FileType, Stat, lstat, readlink};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -115,7 +116,7 @@ impl Resolver {
         Ok(resolved)
     }
 
-    /// Returns the entry at a path whose parents have no symlinks.
+    /// Returns the entry at a path. None of the directories above it may be a symlink.
     fn entry(&mut self, path: &Path) -> Result<Entry, Refusal> {
         if let Some(known) = self.known.get(path) {
             return known.clone();
@@ -131,7 +132,7 @@ impl Resolver {
         let kind = FileType::from_raw_mode(stat.st_mode);
         // Visible directories may belong to anyone; only a symlink leads from them to a hidden place.
         let matters = self.is_hidden(path) || kind == FileType::Symlink;
-        if let Some(why) = self.user.filter(|_| matters).and_then(|user| distrust(&stat, user)) {
+        if let Some(why) = self.user.filter(|_| matters).and_then(|user| changeable(&stat, user)) {
             return Err(Refusal::Distrusted(format!("{} {why}", path.display())));
         }
         Ok(match kind {
@@ -154,20 +155,8 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 
 /// Returns why a user other than the caller and root could change an entry, or `None`. In a directory with the sticky
 /// bit, users can change only entries of their own.
-fn distrust(stat: &Stat, (user, group): (u32, u32)) -> Option<String> {
+fn changeable(stat: &Stat, user: (u32, u32)) -> Option<String> {
     const STICKY: u32 = 0o1000;
-    // A user's private group, whose id equals the user's, has no other members.
-    let is_own_group = stat.st_gid == group && group == user;
     let is_closed = stat.st_mode & STICKY != 0 || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-    if stat.st_uid != user && stat.st_uid != 0 {
-        Some(format!("belongs to user {}", stat.st_uid))
-    } else if is_closed {
-        None
-    } else if stat.st_mode & 0o002 != 0 {
-        Some("is writable by all users".to_owned())
-    } else if stat.st_mode & 0o020 != 0 && !is_own_group {
-        Some(format!("is writable by group {}", stat.st_gid))
-    } else {
-        None
-    }
+    distrust(stat, user).filter(|_| is_foreign(stat, user.0) || !is_closed)
 }
