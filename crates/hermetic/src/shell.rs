@@ -1,11 +1,11 @@
 //! A shell in the sandbox of a program.
 
 use crate::error::Error;
+use crate::explain::words::quoted;
 use crate::plan::is_hidden;
 use crate::profile::{PathAccess, Profile, Show};
 use crate::sandbox::probe::probe;
 use std::env;
-use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// The shell of every system.
@@ -33,30 +33,4 @@ pub fn open_shell(profile: &mut Profile) -> Result<String, Error> {
     });
     profile.args = vec![callers.map_or_else(|| SHELL.into(), PathBuf::into_os_string)];
     Ok(words.join(" "))
-}
-
-/// Returns a word in a shell's syntax.
-fn quoted(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_./=:,+@%".contains(char);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn shell_reads_quoted_words_unchanged() {
-        let is = |word: &str| quoted(word.as_ref());
-        assert_eq!(is("--exact"), "--exact");
-        assert_eq!(is("a b"), "'a b'");
-        assert_eq!(is(""), "''");
-        assert_eq!(is("it's $HOME"), "'it'\\''s $HOME'");
-        // A shell expands an unquoted tilde.
-        assert_eq!(is("~x"), "'~x'");
-    }
 }

@@ -131,14 +131,14 @@ impl Denied {
 }
 
 /// Quotes a word for a shell, if it needs that. Control characters, and bytes that are not UTF-8, become escape
-/// sequences of `$'...'`.
+/// sequences of `$'...'`, which not every shell reads.
 pub(crate) fn quoted(word: &OsStr) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+=:@%,~".contains(char);
     match word.to_str() {
         Some(word) if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('~') => {
             word.to_owned()
         }
-        Some(word) if !word.contains(|char: char| char.is_control() || char == '\'') => format!("'{word}'"),
+        Some(word) if !word.contains(char::is_control) => format!("'{}'", word.replace('\'', "'\\''")),
         _ => escaped(word),
     }
 }
@@ -257,7 +257,9 @@ mod tests {
         is(b"a b", "'a b'");
         is(b"~", "'~'");
         is(b"$(x)", "'$(x)'");
-        is(b"it's", "$'it\\'s'");
+        is(b"it's", "'it'\\''s'");
+        is(b"$HOME", "'$HOME'");
+        is(b"~x", "'~x'");
         is(b"\x1b[2J\\\xff", "$'\\x1b[2J\\\\\\xff'");
         is("\u{9b}ö".as_bytes(), "$'\\xc2\\x9bö'");
     }
