@@ -92,6 +92,22 @@ impl Shell {
         self.until(" .").trim_end_matches(" .").to_owned()
     }
 
+    /// Stops a job of the shell in the sandbox, continues it, and interrupts it.
+    fn stops_and_interrupts_a_job(&mut self) {
+        // The job is a single process: bash would wait for ever for a shell that stopped between vfork and exec. It
+        // blocks SIGCONT until it waits, so that it cannot miss the signal.
+        self.types(STOPPABLE);
+        self.until("begun");
+        self.types(SUSPEND);
+        self.until("Stopped");
+        self.until("inner> ");
+        self.types("fg\n");
+        // The shell prints the job's name before it gives the terminal to the job.
+        self.until("\nagain");
+        self.types(INTERRUPT);
+        self.until("inner> ");
+    }
+
     fn ends(mut self) {
         self.types("exit 0\n");
         assert!(self.bash.wait().unwrap().success());
@@ -105,18 +121,7 @@ fn shell_in_the_sandbox_has_job_control() {
     shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
     let begun = shell.until("inner> ");
     assert!(!begun.contains("job control"), "{begun}");
-    // The program is a single process: bash would wait for ever for a shell that stopped between vfork and exec. It
-    // blocks SIGCONT until it waits, so that it cannot miss the signal.
-    shell.types(STOPPABLE);
-    shell.until("begun");
-    shell.types(SUSPEND);
-    shell.until("Stopped");
-    shell.until("inner> ");
-    shell.types("fg\n");
-    // The shell prints the job's name before it gives the terminal to the job.
-    shell.until("\nagain");
-    shell.types(INTERRUPT);
-    shell.until("inner> ");
+    shell.stops_and_interrupts_a_job();
     assert_eq!(shell.code(), "130");
     shell.types("exec 3< /dev/tty && echo op''ened; exit 7\n");
     shell.until("opened");
@@ -133,15 +138,7 @@ fn shell_instead_of_a_program_has_job_control() {
     shell.until("husk: shell in the sandbox; run: ./check 'a b'");
     let begun = shell.until("inner> ");
     assert!(!begun.contains("job control"), "{begun}");
-    shell.types(STOPPABLE);
-    shell.until("begun");
-    shell.types(SUSPEND);
-    shell.until("Stopped");
-    shell.until("inner> ");
-    shell.types("fg\n");
-    shell.until("\nagain");
-    shell.types(INTERRUPT);
-    shell.until("inner> ");
+    shell.stops_and_interrupts_a_job();
     shell.types("exit 7\n");
     shell.until("outer> ");
     assert_eq!(shell.code(), "7");

@@ -4,7 +4,7 @@
 
 use super::concurrent::Said;
 use super::faults::left;
-use super::watched::{self, Verdict};
+use super::watched::{self, HANGS, Verdict};
 use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use husk_spawn::sys::process::SockFilter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -238,6 +238,7 @@ fn no_hook_runs_before_its_container_is_recorded() {
                 Verdict::GoOn
             });
             assert_eq!(seen.0.status.signal(), Some(9), "{words:?}: {:?}", seen.0);
+            assert!(!String::from_utf8_lossy(&seen.0.stderr).contains(HANGS), "{words:?}: killed too late");
             runtime.call("delete", &["--force", "c"]).succeeds();
             assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?} {globals:?}");
         }

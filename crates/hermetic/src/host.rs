@@ -88,7 +88,7 @@ pub enum Procfs {
 pub enum Sysfs {
     /// A new one, which shows only the network devices of the program's own network.
     Own,
-    /// The caller's. It is also all there is if the caller has no sysfs.
+    /// The caller's, or none if nothing is mounted there.
     Callers,
 }
 

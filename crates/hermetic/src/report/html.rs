@@ -9,6 +9,7 @@ mod timeline;
 
 use super::junit::Foreign;
 use super::tested::Verdict;
+use super::xml::Escaped;
 use data::{Row, Topic, Try};
 use husk_script::sys::tolerate;
 use std::cmp::Reverse;
@@ -54,20 +55,12 @@ struct Text<'t>(&'t str);
 impl Display for Text<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|char| match char {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
-            '\n' | '\t' => f.write_char(char),
-            '\0'..='\x1f' => {
-                f.write_char(char::from_u32(0x2400 + char as u32).unwrap_or(char::REPLACEMENT_CHARACTER))
+            '\r' => f.write_char('\u{240d}'),
+            '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                f.write_char(char::REPLACEMENT_CHARACTER)
             }
-            '\x7f'..='\u{9f}'
-            | '\u{200e}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => f.write_char(char::REPLACEMENT_CHARACTER),
-            _ => f.write_char(char),
+            _ => Escaped(char.encode_utf8(&mut [0; 4])).fmt(f),
         })
     }
 }

@@ -84,7 +84,7 @@ impl OwnFiles {
     /// Returns the files below the root that the first process has sent.
     pub(crate) fn new(root: Arc<OwnedFd>, plan: &SandboxPlan) -> Self {
         let memory = Bump::new();
-        // The same plan has been built before.
+        // Cannot fail: the sandbox has performed the same plan.
         let layout = plan.plan(&memory).map(|steps| Layout::of(plan, &steps)).unwrap_or_default();
         Self { root, layout, most: plan.profile.limits.disk }
     }

@@ -16,7 +16,7 @@ mod search;
 mod table;
 
 pub use resolve::Link;
-pub(crate) use table::is_variable;
+pub(crate) use table::{SECRETS, is_variable};
 
 use crate::host::HostFile;
 use crate::profile::{PathAccess, Profile, ToolPath, Variable};
@@ -68,7 +68,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller of this process, who wants to run a program.
+    /// Returns the user who runs this process, with the program to search for.
     #[must_use]
     pub fn of(program: &[OsString]) -> Self {
         let home = caller_home();
