@@ -14,10 +14,12 @@ use crate::help;
 use crate::options::{Global, Misuse, message, program};
 use crate::output::name::NAME;
 use crate::output::near;
+use crate::rare;
 use crate::verb::{Verb, usage};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Command, FromArgMatches as _};
 use std::ffi::OsString;
+use std::ptr;
 
 /// The parsed command line.
 pub(crate) enum Asked {
@@ -32,11 +34,22 @@ pub(crate) fn read(
     arguments: impl Iterator<Item = OsString>,
     verbs: &'static [Verb],
 ) -> Result<Asked, Box<Misuse>> {
-    let mut arguments: Vec<_> = arguments.collect();
+    let arguments: Vec<_> = arguments.collect();
     // Engines run this at every start, so it is answered without building the options.
     if arguments == ["--version"] {
         return Ok(Asked::Text(help::version()));
     }
+    if let Some(expected) = rare::only_common(&arguments, verbs) {
+        rare::leave_out(true);
+        match parse(arguments.clone(), verbs) {
+            Ok(asked @ Asked::Verb { verb, .. }) if ptr::eq(verb, expected) => return Ok(asked),
+            _ => rare::leave_out(false),
+        }
+    }
+    parse(arguments, verbs)
+}
+
+fn parse(mut arguments: Vec<OsString>, verbs: &'static [Verb]) -> Result<Asked, Box<Misuse>> {
     let program = program();
     let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
         return without_verb(program, &arguments, verbs);
@@ -76,7 +89,7 @@ pub(crate) fn read(
     rewrite(&mut arguments, &command, stop);
     let matches = command.try_get_matches_from_mut(&arguments);
     match matches.and_then(|mut matches| Ok((Global::from_arg_matches_mut(&mut matches)?, matches))) {
-        Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(help::version())),
+        Ok((global, _)) if global.rare.version => Ok(Asked::Text(help::version())),
         Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
         Err(error) => {
@@ -95,7 +108,7 @@ pub(crate) fn read(
 fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) -> Result<Asked, Box<Misuse>> {
     let matches = program.try_get_matches_from_mut(arguments);
     match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
-        Ok(Global { version: true, .. }) => Ok(Asked::Text(help::version())),
+        Ok(global) if global.rare.version => Ok(Asked::Text(help::version())),
         // Prints the help if there are no arguments, as runc does.
         Ok(_) => Ok(Asked::Text(help::program(verbs))),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),

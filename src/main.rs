@@ -16,6 +16,7 @@ mod exit;
 mod help;
 mod options;
 mod output;
+mod rare;
 mod session;
 mod verb;
 

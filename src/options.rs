@@ -1,6 +1,7 @@
 //! The program's global options, and the wording of clap's errors.
 
 use crate::exit::Exit;
+use crate::rare::Rare;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, Command, ValueEnum};
@@ -20,15 +21,22 @@ pub(crate) struct Global {
     /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     pub(crate) log_format: Option<LogFormat>,
+    /// Create cgroups through systemd
+    #[arg(long)]
+    pub(crate) systemd_cgroup: bool,
+    #[command(flatten)]
+    pub(crate) rare: Rare<RareGlobal>,
+}
+
+/// The options that engines do not use.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct RareGlobal {
     /// Least severe messages to log: error, warning or debug [default: warning]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     pub(crate) log_level: Option<LogLevel>,
     /// Same as --log-level debug
     #[arg(long)]
     pub(crate) debug: bool,
-    /// Create cgroups through systemd
-    #[arg(long)]
-    pub(crate) systemd_cgroup: bool,
     /// How to create cgroups: cgroupfs, systemd or disabled [default: cgroupfs]
     #[arg(long, value_name = "MANAGER", hide_possible_values = true, value_parser = cgroup_manager())]
     pub(crate) cgroup_manager: Option<CgroupManager>,
@@ -47,11 +55,15 @@ impl Global {
         fn value<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
             matches.try_get_one(name).ok().flatten().cloned()
         }
+        let rare = RareGlobal {
+            log_level: value(matches, "log_level"),
+            debug: value(matches, "debug").unwrap_or_default(),
+            ..RareGlobal::default()
+        };
         Self {
             log: value(matches, "log"),
             log_format: value(matches, "log_format"),
-            log_level: value(matches, "log_level"),
-            debug: value(matches, "debug").unwrap_or_default(),
+            rare: Rare::from(rare),
             ..Self::default()
         }
     }

@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
             None => {}
         }
         let systemd = global.systemd_cgroup.then_some(CgroupManager::Systemd);
-        let cgroups = systemd.or(global.cgroup_manager).unwrap_or_default();
+        let cgroups = systemd.or(global.rare.cgroup_manager).unwrap_or_default();
         let root = match global.root {
             Some(root) => {
                 let root = absolute(&root).context("--root")?;
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
             },
         };
         ::log::debug!("root: {}", root.path().display());
-        let rootless = global.rootless.unwrap_or_default();
+        let rootless = global.rare.rootless.unwrap_or_default();
         Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless, cgroups })
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Verb {
     /// Set for verbs that create a process of a container, which must not reach husk's own binary. Says which
     /// part of the caller's environment is kept when husk re-executes itself.
     pub(crate) seal: Option<Environment>,
+    /// Its options that most callers use, if the others are [rare](crate::rare).
+    pub(crate) common: Option<&'static [&'static str]>,
     /// The exit code if the verb fails.
     pub(crate) failure: Exit,
     /// Adds its options.
@@ -73,6 +75,7 @@ pub(crate) const fn verb_that<V: Args>(
         usage: "",
         more: "",
         seal: None,
+        common: None,
         failure: Exit::Failed,
         define: V::augment_args,
         perform,

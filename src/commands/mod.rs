@@ -19,24 +19,32 @@ pub(crate) static VERBS: &[Verb] = &[
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
+        common: Some(run::COMMON),
         seal: Some(Environment::Callers),
         ..verb::<run::Run>("run", Group::Life)
     },
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: create::MORE,
+        common: Some(create::COMMON),
         seal: Some(Environment::Callers),
         ..verb::<create::Create>("create", Group::Life)
     },
-    Verb { usage: "ID", ..verb::<start::Start>("start", Group::Life) },
+    Verb { usage: "ID", common: Some(&[]), ..verb::<start::Start>("start", Group::Life) },
     Verb {
         usage: "[OPTIONS] ID (PROGRAM [ARGUMENTS] | --process FILE)",
         more: exec::MORE,
+        common: Some(exec::COMMON),
         seal: Some(Environment::OurOwn),
         failure: Exit::NoProcess,
         ..verb::<exec::Exec>("exec", Group::Life)
     },
-    Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb {
+        usage: "ID [SIGNAL]",
+        more: kill::MORE,
+        common: Some(&["--all"]),
+        ..verb::<kill::Kill>("kill", Group::Life)
+    },
     Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Resume>("resume", Group::Life) },
@@ -47,8 +55,12 @@ pub(crate) static VERBS: &[Verb] = &[
         ..verb::<checkpoint::Checkpoint>("checkpoint", Group::Life)
     },
     Verb { usage: "[OPTIONS] ID", more: restore::MORE, ..verb::<restore::Restore>("restore", Group::Life) },
-    Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
-    Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
+    Verb {
+        usage: "[--force] ID",
+        common: Some(&["--force"]),
+        ..verb::<delete::Delete>("delete", Group::Life)
+    },
+    Verb { usage: "ID", common: Some(&[]), ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
@@ -91,4 +103,18 @@ pub(crate) static VERBS: &[Verb] = &[
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
     VERBS.iter().find(|verb| name == verb.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::life::{create, exec, run};
+    use crate::rare::tests::assert_defaults;
+
+    #[test]
+    fn options_that_are_left_out_have_the_defaults_of_clap() {
+        assert_defaults::<create::RareCreation>();
+        assert_defaults::<create::CreateOrphans>();
+        assert_defaults::<run::RareRun>();
+        assert_defaults::<exec::RareExec>();
+    }
 }

@@ -74,7 +74,8 @@ impl Log {
 
     /// Creates a log on standard error, for use without `--log` or if that cannot be opened.
     pub(crate) fn standard(global: &Global) -> Self {
-        let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
+        let level =
+            if global.rare.debug { LogLevel::Debug } else { global.rare.log_level.unwrap_or_default() };
         let format = global.log_format.unwrap_or_default();
         Self { place: LogTarget::Standard, format, level, held: Mutex::default() }
     }

@@ -1,6 +1,7 @@
 //! `husk exec`.
 
 use crate::exit::Exit;
+use crate::rare::Rare;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
@@ -17,6 +18,8 @@ EXAMPLES:
   {husk} exec --process probe.json web-1       run a process that a file describes
 ";
 
+pub(crate) const COMMON: &[&str] = &["--process", "--pid-file", "--detach", "--tty", "--console-socket"];
+
 /// Run another process in a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Exec {
@@ -32,12 +35,24 @@ pub(crate) struct Exec {
     /// Send the terminal to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     console_socket: Option<PathBuf>,
-    /// Send the pidfd of the process to this Unix socket
-    #[arg(long, value_name = "SOCKET")]
-    pidfd_socket: Option<PathBuf>,
     /// Write the pid of the process to this file
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    #[command(flatten)]
+    rare: Rare<RareExec>,
+    /// ID of the container
+    id: String,
+    /// Program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// The options that engines seldom use, because '--process' includes them.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct RareExec {
+    /// Send the pidfd of the process to this Unix socket
+    #[arg(long, value_name = "SOCKET")]
+    pidfd_socket: Option<PathBuf>,
     /// User and group, by name or number as in the container
     #[arg(short, long, value_name = "USER[:GROUP]", allow_hyphen_values = true)]
     user: Option<String>,
@@ -71,11 +86,6 @@ pub(crate) struct Exec {
     /// Cgroup for the process, relative to the container's; may be repeated
     #[arg(long, value_name = "[CONTROLLER:]PATH")]
     cgroup: Vec<String>,
-    /// ID of the container
-    id: String,
-    /// Program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
 }
 
 impl Perform for Exec {
@@ -89,22 +99,23 @@ impl Perform for Exec {
 impl Exec {
     fn request(self) -> Result<ExecRequest> {
         let path = |path: Option<PathBuf>| path.as_deref().map(absolute).transpose();
+        let rare = self.rare.into_inner();
         let program = match path(self.process)? {
             Some(file) => ExecProgram::File(file),
             None => ExecProgram::Changed {
                 changes: Changes {
                     args: self.args,
-                    env: self.env,
-                    cwd: self.cwd,
+                    env: rare.env,
+                    cwd: rare.cwd,
                     terminal: self.tty,
                     user: None,
-                    additional_gids: self.additional_gids,
-                    capabilities: self.cap,
-                    apparmor_profile: self.apparmor,
-                    selinux_label: self.process_label,
-                    no_new_privileges: self.no_new_privs.then_some(NoNewPrivileges::Set),
+                    additional_gids: rare.additional_gids,
+                    capabilities: rare.cap,
+                    apparmor_profile: rare.apparmor,
+                    selinux_label: rare.process_label,
+                    no_new_privileges: rare.no_new_privs.then_some(NoNewPrivileges::Set),
                 },
-                user: self.user,
+                user: rare.user,
             },
         };
         Ok(ExecRequest {
@@ -112,11 +123,11 @@ impl Exec {
             program,
             pid_file: path(self.pid_file)?,
             console_socket: path(self.console_socket)?,
-            pidfd_socket: path(self.pidfd_socket)?,
-            preserve_fds: self.preserve_fds,
+            pidfd_socket: path(rare.pidfd_socket)?,
+            preserve_fds: rare.preserve_fds,
             wait: if self.detach { Wait::Detached } else { Wait::Foreground },
-            paused: if self.ignore_paused { Paused::Waits } else { Paused::Refused },
-            cgroups: self.cgroup,
+            paused: if rare.ignore_paused { Paused::Waits } else { Paused::Refused },
+            cgroups: rare.cgroup,
         })
     }
 }

@@ -4,6 +4,7 @@ use super::create::Creation;
 use crate::exit::Exit;
 use crate::output::timings::Waterfall;
 use crate::output::{self, escape};
+use crate::rare::Rare;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::{Context as _, Result};
@@ -21,6 +22,8 @@ EXAMPLES:
   {husk} run --timings web-1            show how long each step took
 ";
 
+pub(crate) const COMMON: &[&str] = &["--bundle", "--pid-file", "--console-socket", "--detach"];
+
 /// Create and start a container, wait for it to exit, and delete it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
@@ -29,6 +32,13 @@ pub(crate) struct Run {
     /// Return once the container has started
     #[arg(short, long)]
     detach: bool,
+    #[command(flatten)]
+    rare: Rare<RareRun>,
+}
+
+/// The options of `run` that engines seldom use.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct RareRun {
     /// Keep the container after it exits
     #[arg(long)]
     keep: bool,
@@ -43,8 +53,8 @@ pub(crate) struct Run {
 impl Perform for Run {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let foreground = Foreground {
-            afterwards: if self.keep { AfterExit::Keep } else { AfterExit::Delete },
-            orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
+            afterwards: if self.rare.keep { AfterExit::Keep } else { AfterExit::Delete },
+            orphans: if self.rare.no_subreaper { Orphans::Others } else { Orphans::Ours },
         };
         let how = if self.detach {
             husk_runtime::RunMode::Detached
@@ -52,13 +62,13 @@ impl Perform for Run {
             husk_runtime::RunMode::Foreground(foreground)
         };
         session.prepare()?;
-        let picture = self.timings.as_deref().map(absolute).transpose()?;
+        let picture = self.rare.timings.as_deref().map(absolute).transpose()?;
         let mut request = self.creation.request(session)?;
-        if self.timings.is_some() {
+        if self.rare.timings.is_some() {
             request.timings = Timings::wanted();
         }
         let executed = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
-        if let (Some(file), Some(picture)) = (self.timings, picture) {
+        if let (Some(file), Some(picture)) = (&self.rare.timings, picture) {
             // A container that failed has not reported its steps, but husk's own spans are known.
             let waterfall = Waterfall::new(request.timings.spans());
             if file == Path::new("-") {
