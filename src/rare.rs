@@ -68,7 +68,7 @@ const COMMON: [&str; 4] = ["--root", "--log", "--log-format", "--systemd-cgroup"
 /// Returns the verb of a command line that has only common options. The verb may be mistaken if the value of an option
 /// is the name of one.
 pub(crate) fn only_common(arguments: &[OsString], verbs: &'static [Verb]) -> Option<&'static Verb> {
-    // A word that is not text is not an option of ours.
+    // Common options are UTF-8.
     let mut words =
         arguments.iter().take_while(|word| *word != "--").map(|word| word.to_str().unwrap_or("-"));
     let verb = words.clone().find_map(|word| verbs.iter().find(|verb| verb.name == word))?;

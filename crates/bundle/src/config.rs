@@ -4,7 +4,7 @@ use crate::container::{Access, Container, MountContext, UnknownCalls};
 use crate::crun;
 use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::{hooks, linux, mounts, process, unread};
-use crate::json::{tree, typed};
+use crate::json::{pruned, tree, typed};
 use oci_spec::runtime::Spec;
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -18,11 +18,24 @@ use std::path::Path;
 ///
 /// Fails if the file cannot be read or asks for something that no machine can do.
 pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
-    let bytes = match config {
+    parse(&read_of(directory, config)?, directory)
+}
+
+/// Like [`load`], for another process of a container that exists. The result has no mounts, hooks, devices and paths of
+/// the container, and mistakes in these are not found.
+///
+/// # Errors
+///
+/// Fails like [`load`].
+pub fn load_for_exec(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
+    parse_for_exec(&read_of(directory, config)?, directory)
+}
+
+fn read_of(directory: &Path, config: Option<&Path>) -> Result<Vec<u8>, Error> {
+    match config {
         Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
         None => read(&directory.join("config.json")).map_err(|kind| Field::new("config.json").error(kind)),
-    };
-    parse(&bytes?, directory)
+    }
 }
 
 /// A longer file cannot be a configuration: one with 100,000 mounts has a fifth of this size.
@@ -57,6 +70,18 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
     let config = serde_json::from_slice(bytes)
         .map_err(|error| Field::new("config.json").error(ErrorKind::Json(error.to_string())))?;
     resolve(config, directory)
+}
+
+/// Like [`load_for_exec`], from bytes.
+///
+/// # Errors
+///
+/// Fails like [`load`].
+pub fn parse_for_exec(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
+    match pruned::without_files(bytes) {
+        Some(config) => resolve(config, directory),
+        None => parse(bytes, directory),
+    }
 }
 
 /// Reads a configuration from parsed JSON.

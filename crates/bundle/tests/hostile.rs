@@ -3,7 +3,7 @@
 //!
 //! The generator complements `fuzz/`, which needs a nightly compiler. It is bounded and the same in every run.
 
-use husk_bundle::{parse, problems_in};
+use husk_bundle::{parse, parse_for_exec, problems_in};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -106,12 +106,38 @@ fn invalid_json_is_refused() {
     {
         let error = refused(bytes);
         assert!(error.starts_with("config.json: "), "{error}");
+        let of_exec = parse_for_exec(bytes, Path::new("/bundle")).unwrap_err().to_string();
+        assert_eq!(of_exec, error);
     }
     // Deep nesting must not overflow the stack.
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let deep = format!("{}1{}", open.repeat(1_000_000), close.repeat(1_000_000));
         assert!(refused(deep.as_bytes()).contains("recursion limit exceeded"));
     }
+}
+
+#[test]
+fn exec_reads_everything_but_the_files_of_a_container() {
+    let directory = Path::new("/bundle");
+    let read = |config: &Value| parse_for_exec(config.to_string().as_bytes(), directory);
+    for config in [json!({ "linux": null }), json!({ "root": [] }), json!({ "linux": [], "Mounts": 1 })] {
+        assert_eq!(read(&config).err().map(|error| error.to_string()), wrong(&config));
+    }
+    let mut config = everything();
+    // These are valid one by one, but not together.
+    config["process"]["scheduler"] = json!({ "policy": "SCHED_IDLE" });
+    config["linux"]["seccomp"]["syscalls"] = json!([]);
+    let (mut whole, _) = parse(config.to_string().as_bytes(), directory).unwrap();
+    for place in ["/mounts/0/type", "/hooks/poststop", "/linux/devices/0/major", "/linux/maskedPaths"] {
+        *config.pointer_mut(place).unwrap() = json!({ "wrong": true });
+    }
+    whole.mounts.clear();
+    whole.hooks = Default::default();
+    whole.devices.clear();
+    whole.masked_paths.clear();
+    whole.readonly_paths.clear();
+    whole.net_devices.clear();
+    assert_eq!(read(&config).unwrap().0, whole);
 }
 
 /// xorshift64*: small, and the same on every machine.

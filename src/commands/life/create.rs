@@ -28,7 +28,7 @@ pub(crate) struct Create {
     orphans: Rare<CreateOrphans>,
 }
 
-/// What `create` accepts besides.
+/// The options that only `create` has.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct CreateOrphans {
     /// Accepted for compatibility with runc; 'create' never adopts orphans

@@ -65,7 +65,7 @@ impl<'j> Search<'j> {
 }
 
 /// The members of an object in order, including duplicates.
-struct Members<'j>(Vec<(String, &'j RawValue)>);
+pub(super) struct Members<'j>(pub(super) Vec<(String, &'j RawValue)>);
 
 impl<'j> Deserialize<'j> for Members<'j> {
     fn deserialize<D: Deserializer<'j>>(deserializer: D) -> Result<Self, D::Error> {

@@ -2,5 +2,6 @@
 //! keys.
 
 pub(crate) mod duplicate;
+pub(crate) mod pruned;
 pub(crate) mod tree;
 pub(crate) mod typed;

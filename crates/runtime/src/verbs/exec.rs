@@ -109,10 +109,15 @@ pub fn exec(store: &Store, request: &ExecRequest, warn: impl FnOnce(&[Warning]))
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
     let init = init.ok_or(Error::State("container not running"))?;
-    let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
+    let (mut container, mut warnings) = husk_bundle::load_for_exec(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
-    container.process = Some(process(request, &container, &users, &mut warnings)?);
+    let process = process(request, &container, &users, &mut warnings)?;
+    if process.terminal != Terminal::No {
+        // The terminal is opened in one of the container's mounts.
+        container.mounts = husk_bundle::load(&record.bundle, record.config.as_deref())?.0.mounts;
+    }
+    container.process = Some(process);
     warn(&warnings);
     let (signals, interrupt) = match request.wait {
         Wait::Foreground => (Some(Signals::hold(Orphans::Others)?), Interrupt::held()),
