@@ -31,6 +31,8 @@ pub enum Denial {
     Names,
     /// A system call.
     Call(&'static str),
+    /// Root of a user namespace inside.
+    Root,
     /// A limit that ended the program.
     Limit(Reached),
     /// All of the private directories' space is used.
@@ -71,6 +73,8 @@ pub(crate) struct Facts {
     pub(crate) reached: Option<Reached>,
     pub(crate) net: Net,
     pub(crate) is_nested: bool,
+    /// Whether the program runs as root.
+    pub(crate) is_root: bool,
     pub(crate) limits: Limits,
 }
 
@@ -98,6 +102,7 @@ pub(crate) fn judge(observed: &[Observed], facts: &Facts) -> Vec<Denied> {
     let mut met = facts.hidden_paths(observed);
     met.extend(facts.writes(observed));
     met.extend(facts.addresses(observed));
+    met.extend(facts.root(observed));
     met.extend(facts.calls(observed));
     met.extend(facts.variables());
     // The sort is stable.
@@ -302,6 +307,12 @@ impl Facts {
         denied
     }
 
+    /// Root cannot map its id into another user namespace unless it has kept a capability for that.
+    fn root(&self, observed: &[Observed]) -> Option<Denied> {
+        let is_denied = self.is_root && !self.is_nested && observed.contains(&Observed::IdMap);
+        is_denied.then(|| Denied { what: Denial::Root, grants: vec![Grant::Nested] })
+    }
+
     /// Which variables a program reads cannot be observed. So a variable counts if the output has its name.
     fn variables(&self) -> Vec<Denied> {
         let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
@@ -370,6 +381,7 @@ impl Facts {
             Denial::Address(address) => has(address.ip().to_string().as_ref()),
             Denial::Names => ["resolv", "resolution", "getaddrinfo"].iter().any(|word| has(word.as_ref())),
             Denial::Call(name) => has(name.as_ref()),
+            Denial::Root => has("uid_map".as_ref()),
             Denial::Variable(_) | Denial::Limit(_) | Denial::Disk | Denial::Files => true,
         }
     }
@@ -545,6 +557,14 @@ mod tests {
     fn variables_are_whole_words_of_the_output() {
         let output = "EDITOR: not set, IT is; HOSTNAME".to_owned();
         assert_eq!(options(&[], &Facts { output, ..facts() }), ["-e EDITOR"]);
+    }
+
+    #[test]
+    fn root_is_told_of_an_id_map_that_it_cannot_write() {
+        let root = Facts { is_root: true, ..facts() };
+        assert_eq!(options(&[Observed::IdMap], &root), ["--nested"]);
+        assert_eq!(judge(&[Observed::IdMap], &facts()), []);
+        assert_eq!(judge(&[Observed::IdMap], &Facts { is_nested: true, ..root }), []);
     }
 
     #[test]

@@ -146,6 +146,7 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
         reached: first.reached,
         net: profile.net,
         is_nested: profile.nested,
+        is_root: host.program.0 == 0,
         limits: profile.limits.clone(),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Observed {
     Bound(SocketAddr),
     /// A call that is refused. Whether the process has a user namespace of its own.
     Call { name: &'static str, is_nested: bool },
+    /// A process opens the map of user ids of a user namespace of its own, to write to it.
+    IdMap,
     /// The program's own file system was full when a process ended.
     DiskFull,
     /// A process had as many open files as it may have.
@@ -170,6 +172,13 @@ impl Notes {
             }
             return;
         }
+        if let Some(Shape::Paths([path])) = shape
+            && !has_users
+            && process.act(call, path).is_some_and(|(act, path)| act == Act::Change && is_id_map(&path))
+            && is_valid()
+        {
+            self.keep(Observed::IdMap);
+        }
         match shape {
             Some(Shape::Paths(paths)) if has_mounts && self.sandboxed.has_host_paths => {
                 let acts = paths.iter().filter_map(|path| process.act(call, path));
@@ -262,6 +271,11 @@ impl Notes {
             self.kept.push(observed);
         }
     }
+}
+
+/// Returns whether a path names the map of user ids of some process.
+fn is_id_map(path: &Path) -> bool {
+    path.starts_with("/proc") && path.ends_with("uid_map")
 }
 
 /// Returns whether the sandbox lets a call succeed, or fail for a reason that it would have outside too.

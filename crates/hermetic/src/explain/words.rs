@@ -67,6 +67,7 @@ pub(crate) fn line(denied: &Denied) -> String {
         Denial::Address(address) => format!("cannot reach {address}; {allow}"),
         Denial::Names => format!("cannot look up names of machines; {allow}"),
         Denial::Call(name) => format!("the system call {name} is refused; {allow}"),
+        Denial::Root => format!("root cannot be root of another user namespace; {allow}"),
         Denial::Limit(reached) => format!("{reached}; raise it with '{options}'"),
         Denial::Disk => format!("the private directories are full; raise the limit with '{options}'"),
         Denial::Files => format!("too many open files; raise the limit with '{options}'"),
@@ -116,6 +117,7 @@ impl Denied {
             Denial::Address(address) => ("network", Some(("address", address.to_string()))),
             Denial::Names => ("names", None),
             Denial::Call(name) => ("call", Some(("call", (*name).to_owned()))),
+            Denial::Root => ("root", None),
             Denial::Limit(reached) => ("limit", Some(("limit", reached.to_string()))),
             Denial::Disk => ("disk", None),
             Denial::Files => ("files", None),
@@ -207,6 +209,11 @@ mod tests {
                 Denial::Call("mount"),
                 Some(Grant::Nested),
                 "the system call mount is refused; allow it with '--nested'",
+            ),
+            (
+                Denial::Root,
+                Some(Grant::Nested),
+                "root cannot be root of another user namespace; allow it with '--nested'",
             ),
             (Denial::Call("bpf"), None, "the system call bpf is refused; no option allows it"),
             (

@@ -65,6 +65,13 @@ pub(crate) fn files(
         rules.allow(tree.mount, plan);
         trees.push(tree);
     }
+    if profile.nested && host.procfs == Procfs::Callers && image_root.is_none() {
+        // A sandbox inside writes its id maps there.
+        let path = Path::new("/proc");
+        let mount = open(path, plan.at(PROC))?;
+        set_all(mount, ALWAYS | MountAttributes::NOEXEC, plan);
+        trees.push(HostPath { path, is_directory: true, mount });
+    }
     plan.at("dev");
     let mut devices = Vec::new();
     for &name in DEVICES {

@@ -44,6 +44,10 @@ const HOSTNAME: &[u8] = b"localhost";
 const INHERITED: &[Signal] =
     &[Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
 
+/// `CAP_SETFCAP` in the sandbox's user namespace. Without it, root cannot map its id into a user namespace of its own
+/// (kernel/user_namespace.c, `verify_root_map`).
+const SETFCAP: u64 = 1 << 31;
+
 /// Everything that a plan depends on. A plan is built in memory that is freed when the child ends, and built again to
 /// describe a failed step.
 pub(crate) struct SandboxPlan {
@@ -205,10 +209,13 @@ pub fn plan<'b>(
         }
     }
     plan.at("capabilities");
-    // An ordinary user's capabilities are lost in exec. Without `NoNewPrivs`, root would get them back
-    // (security/commoncap.c, `cap_bprm_creds_from_file`).
+    // An ordinary user's capabilities are lost in exec. Root keeps the permitted ones, but gets no others because of
+    // `NoNewPrivs` (security/commoncap.c, `cap_bprm_creds_from_file`).
     if host.program.0 == 0 {
-        plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
+        let kept = if profile.nested && host.user_namespace { SETFCAP } else { 0 };
+        plan.push(Step::Capset {
+            capabilities: Capabilities { effective: kept, permitted: kept, inheritable: 0 },
+        });
     }
     plan.at("seccomp");
     if profile.observed {

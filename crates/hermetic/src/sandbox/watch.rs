@@ -40,6 +40,9 @@ pub(crate) enum Fault {
     /// The child cannot be created or watched.
     #[error(transparent)]
     Child(#[from] Error),
+    /// The program cannot be observed.
+    #[error(transparent)]
+    Observer(Error),
     /// The program cannot be moved into its cgroup.
     #[error(transparent)]
     Cgroup(#[from] husk_cgroup::Error),
@@ -193,7 +196,7 @@ impl Sandbox {
                 Some(Request::RemainingProcesses) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Files) => self.files = Some(Arc::new(self.child.requested_fd()?)),
-                Some(Request::Listener) => self.observe()?,
+                Some(Request::Listener) => self.observe().map_err(Fault::Observer)?,
                 Some(Request::Stopped) => {
                     // Lets the first process wait for signals again.
                     self.child.go_on()?;
