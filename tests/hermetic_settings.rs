@@ -14,27 +14,32 @@ fn said_of(text: &str) -> Seen {
     place.sh(&[], "true")
 }
 
+/// tests/messages.txt has the others.
 #[test]
-fn invalid_setting_is_named_with_its_line() {
-    for (text, message) in [
-        ("net = \"none\"\ntimout = 3", "husk.toml:2: unknown option 'timout'; did you mean 'timeout'?"),
-        ("\nnet = \"all\"", "husk.toml:2: invalid value 'all' for '--net <NET>'"),
-        ("timeout = \"long\"", "husk.toml:1: invalid value 'long' for '--timeout <TIME>': not a time"),
-        ("strict = 1", "husk.toml:1: strict must be true or false"),
-        ("net = [\"none\"]", "husk.toml:1: net takes one value, not an array"),
-        ("write = [{}]", "husk.toml:1: write must be a string or a number"),
-        ("runner = true", "husk.toml:1: unknown option 'runner'"),
-        ("a = ", "husk.toml:1: "),
-        ("override = 1", "husk.toml:1: override must be written as [[override]]"),
-        ("[[overide]]\nnet = \"none\"", "husk.toml:1: unknown option 'overide'; did you mean 'override'?"),
+fn invalid_setting_is_shown_where_it_is() {
+    for (text, lines) in [
         (
-            "\n[[override]]\nnet = \"none\"",
-            "this [[override]] has no condition; add test or binary or package",
+            "net = \"none\"\ntimout = 3",
+            "husk.toml:2:1: unknown option 'timout'; did you mean 'timeout'?\n    2 | timout = 3\n      | ^^^^^^\n",
         ),
-        ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit applies to all tests"),
-        ("[[override]]\ntest = \"a\"\nhtml = \"b\"", "husk.toml:3: html applies to all tests"),
+        (
+            "[[override]]\ntest = \"a\"\nnet = \"all\"",
+            "husk.toml:3:7: invalid value 'all' for '--net <NET>' [possible values: none, loopback, host]\n    \
+             3 | net = \"all\"\n      |       ^^^^^\n",
+        ),
+        // An override has no option 'junit', and so it is not suggested.
+        (
+            "[[override]]\ntest = \"a\"\njunits = \"b\"",
+            "husk.toml:3:1: unknown option 'junits'\n    3 | junits = \"b\"\n      | ^^^^^^\n",
+        ),
+        (
+            "[[override]]\ntets = \"a\"",
+            "husk.toml:2:1: unknown option 'tets'; did you mean 'test'?\n    2 | tets = \"a\"\n      | ^^^^\n",
+        ),
+        ("[[overide]]\nnet = \"none\"", "husk.toml:1:3: unknown option 'overide'; did you mean 'override'?"),
+        ("[[override]]\ntest = \"a\"\nhtml = \"b\"", "husk.toml:3:1: html applies to all tests"),
     ] {
-        said_of(text).fails(125, message);
+        said_of(text).fails(125, lines);
     }
 }
 

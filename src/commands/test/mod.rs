@@ -1,6 +1,7 @@
 //! `husk test`: its options, its file husk.toml, and the files that it writes.
 
 mod directory;
+mod excerpt;
 mod fetch;
 mod init;
 mod keep;
