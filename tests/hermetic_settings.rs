@@ -96,6 +96,31 @@ fn override_applies_to_matching_tests() {
     );
 }
 
+#[test]
+fn plan_of_a_runner_shows_the_plan_of_each_test() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let source = "fn ran() { std::fs::write(\"ran\", \"\").unwrap() }
+        #[test] fn one() { ran() } #[test] fn two() { ran() } #[test] #[ignore] fn never() { ran() }
+        #[test] fn three() { ran() }";
+    let binary = Binary::of(source);
+    let (json, here) = (binary.place.path("lines"), binary.place.path("here"));
+    let settings = "write = [\"here\"]\njson = \"lines\"\n[[override]]\ntest = \"t*\"\nfiles = 77\n";
+    fs::write(binary.place.path("husk.toml"), settings).unwrap();
+    let plan = |words: &[&str]| Seen(binary.with_husk(&["--plan"], words)).succeeds();
+    let all = plan(&[]);
+    let (one, others) = all.split_once("test three\ntest two\n").unwrap_or_else(|| panic!("{all}"));
+    assert!(one.contains("test one\n") && !all.contains("never"), "{all}");
+    assert!(one.contains("exec ") && !one.contains("nofile 77"), "{one}");
+    assert!(others.contains("exec ") && others.contains("nofile 77 77"), "{others}");
+    let two = plan(&["two"]);
+    assert!(two.contains("test two\n") && !two.contains("test three") && !two.contains("test one"), "{two}");
+    // No test has run, and nothing is reported.
+    assert!(!fs::exists(json).unwrap() && !fs::exists(format!("{here}/ran")).unwrap());
+    let program = binary.place.test(&["--plan", "--runner"], &["sh", "-c", "exit 3"]);
+    program.prints("runs without a sandbox, because it is not a test binary");
+}
+
 /// As root, husk ignores a file that another user has written or could have written.
 #[test]
 fn settings_file_that_others_could_have_written_is_not_used() {
