@@ -166,6 +166,28 @@ fn output_matches_that_of_libtest() {
 }
 
 #[test]
+fn full_disk_is_in_every_report() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let binary = Binary::of("#[test] fn fills() { std::fs::write(\"/tmp/x\", [1; 100_000]).unwrap() }");
+    let reports = ["json", "junit", "html"].map(|name| (format!("--{name}"), binary.place.path(name)));
+    let mut options = vec!["--disk", "64k", "--explain", "off"];
+    reports.iter().for_each(|(option, path)| options.extend([option, &**path]));
+    let seen = binary.with_husk(&options, &[]);
+    let limit = "disk limit of 65536 bytes reached";
+    let said = String::from_utf8(seen.stdout).unwrap();
+    assert!(said.contains(&format!("test fills ... FAILED ({limit})")), "{said}");
+    let [json, junit, html] = reports.map(|(_, path)| fs::read_to_string(path).unwrap());
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["limit"], limit);
+    assert!(junit.contains(&format!("<failure type=\"limit\" message=\"{limit}\">")), "{junit}");
+    let (_, section) = html.split_once("<section id=\"full\">").unwrap();
+    assert!(
+        section.split_once("</section>").unwrap().0.contains(&format!("fills</bdi><td>{limit}")),
+        "{section}"
+    );
+}
+
+#[test]
 fn results_are_written_as_json_and_xml() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");

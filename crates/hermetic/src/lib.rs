@@ -44,7 +44,7 @@ pub use report::junit;
 pub use report::tested::{Attempt, Screen, Tested, Verdict};
 pub use report::xml::Escaped;
 pub use runner::{Choice, Setting, TestPlan, Tests, run_tests, test_plans};
-pub use sandbox::ended::{Ended, Reached, RemainingProcess};
+pub use sandbox::ended::{DiskLimit, Ended, Reached, RemainingProcess};
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};

@@ -19,6 +19,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
         usage: Default::default(),
         remaining: Vec::new(),
         reached: None,
+        full: None,
         had_terminal: false,
         was_signalled: false,
         losses: Vec::new(),

@@ -603,6 +603,9 @@ fn tell(ended: &Ended, explanation: Option<&Explanation>, session: &Session<'_>)
         }
         explanation.lines().iter().for_each(|line| session.log.note(line));
     }
+    if let Some(full) = ended.full.filter(|_| !explanation.is_some_and(Explanation::names_disk)) {
+        session.log.note(&format!("the private directories are full: {full} (--disk)"));
+    }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));
         return Exit::Limit;

@@ -204,7 +204,8 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
             "why": tested.ignored,
         });
     };
-    let Ended { status, wall, usage, remaining, reached, .. } = &last.ended;
+    let Ended { status, wall, usage, remaining, .. } = &last.ended;
+    let limits = last.ended.limits();
     serde_json::json!({
         "binary": binary,
         "test": tested.name,
@@ -212,7 +213,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "attempts": tested.attempts.len(),
         "status": status.to_string(),
         "start_ms": last.start.as_secs_f64() * 1000.0,
-        "limit": reached.map(|reached| reached.to_string()),
+        "limit": (!limits.is_empty()).then(|| limits.join("; ")),
         "wall_ms": wall.as_secs_f64() * 1000.0,
         "cpu_ms": usage.cpu_micros as f64 / 1000.0,
         "peak_kib": usage.peak_kib,

@@ -71,6 +71,8 @@ pub(crate) struct Facts {
     /// The output of the failed run.
     pub(crate) output: String,
     pub(crate) reached: Option<Reached>,
+    /// Whether the private directories were full when the program had failed.
+    pub(crate) is_full: bool,
     pub(crate) net: Net,
     pub(crate) is_nested: bool,
     /// Whether the program runs as root.
@@ -332,7 +334,8 @@ impl Facts {
 
     /// Returns the limits that the observer has found to be reached.
     fn full(&self, observed: &[Observed]) -> Vec<Denied> {
-        let disk = self.limits.disk.filter(|_| observed.contains(&Observed::DiskFull));
+        let is_full = self.is_full || observed.contains(&Observed::DiskFull);
+        let disk = self.limits.disk.filter(|_| is_full);
         let disk = disk.map(|limit| (Denial::Disk, Grant::Raise("--disk", bytes(limit.saturating_mul(2)))));
         let files = self.limits.files.filter(|_| observed.contains(&Observed::FilesFull));
         let files =
@@ -580,5 +583,8 @@ mod tests {
         ];
         let wanted = ["--memory 6m", "--disk 2g", "--files 14", "--read /tmp/a", "--read /tmp/b"];
         assert_eq!(options(&met, &facts), wanted);
+        // The first run may have filled the disk, and the observed one not.
+        let (met, wanted) = (&met[..2], [wanted[0], wanted[1], wanted[3], wanted[4]]);
+        assert_eq!(options(met, &Facts { is_full: true, ..facts }), wanted);
     }
 }

@@ -98,6 +98,12 @@ impl Explanation {
         self.passes_with.as_deref().map(words::options)
     }
 
+    /// Returns whether it names the limit of the private directories.
+    #[must_use]
+    pub fn names_disk(&self) -> bool {
+        self.denied.iter().any(|denied| denied.what == judge::Denial::Disk)
+    }
+
     /// Returns whether a program failed, and succeeded when it was observed.
     #[must_use]
     pub fn is_flaky(&self, first: &Ended) -> bool {
@@ -144,6 +150,7 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
         removed: removed.cloned().collect(),
         output: output.to_owned(),
         reached: first.reached,
+        is_full: first.full.is_some(),
         net: profile.net,
         is_nested: profile.nested,
         is_root: host.program.0 == 0,

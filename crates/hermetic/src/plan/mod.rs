@@ -175,12 +175,14 @@ pub fn plan<'b>(
         // must also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
+    // Every sandbox has its own /dev, in the file system of all private directories and overlays.
+    let space = profile.limits.disk.map(|_| c"/dev");
     // The program does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the
     // child before exec, or it enters a time namespace.
     plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
-        Step::CloneAndReap
+        Step::CloneAndReap { space }
     } else {
-        Step::VforkAndReap
+        Step::VforkAndReap { space }
     });
     // The following steps run in the process that becomes the program. Its signals to its process group must not reach
     // the process that started it. Nor may it type into the caller's terminal: it gets its own session, or relies on

@@ -28,8 +28,12 @@ const MOST_LISTED: usize = 10;
 const MOST_OPEN: usize = 3;
 
 /// The topics whose remarks have a section of their own, in the order of the page.
-const LISTS: [(Topic, &str); 3] =
-    [(Topic::Denied, "Denied"), (Topic::Limit, "Limits reached"), (Topic::Left, "Left running")];
+const LISTS: [(Topic, &str); 4] = [
+    (Topic::Denied, "Denied"),
+    (Topic::Limit, "Limits reached"),
+    (Topic::Full, "Private directories full"),
+    (Topic::Left, "Left running"),
+];
 
 impl Run {
     /// Returns the page with this run and the other runs of the previous page.

@@ -59,6 +59,8 @@ pub(super) enum Topic {
     End,
     /// A limit that ended the test.
     Limit,
+    /// The limit of the private directories, which the test filled.
+    Full,
     /// A process that was left running.
     Left,
     /// A denial by the sandbox, with the option that lifts it.
@@ -66,13 +68,14 @@ pub(super) enum Topic {
 }
 
 impl Topic {
-    const ALL: [Self; 4] = [Self::End, Self::Limit, Self::Left, Self::Denied];
+    const ALL: [Self; 5] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied];
 
     /// Returns the topic as one word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::End => "end",
             Self::Limit => "limit",
+            Self::Full => "full",
             Self::Left => "left",
             Self::Denied => "denied",
         }
@@ -81,7 +84,7 @@ impl Topic {
     /// Returns a remark for a reader who does not see its topic.
     pub(super) fn sentence(self, text: &str) -> String {
         match self {
-            Self::End | Self::Denied => text.to_owned(),
+            Self::End | Self::Full | Self::Denied => text.to_owned(),
             Self::Limit => format!("killed: {text}"),
             Self::Left => format!("killed a process that was left running: {text}"),
         }
@@ -140,6 +143,7 @@ impl Try {
         let ended = &attempt.ended;
         let mut remarks: Vec<_> =
             ended.reached.iter().map(|reached| (Topic::Limit, reached.to_string())).collect();
+        remarks.extend(ended.full.iter().map(|full| (Topic::Full, full.to_string())));
         remarks.extend(ended.remaining.iter().map(|process| (Topic::Left, process.command.clone())));
         remarks.extend(attempt.unusual_end().map(|status| (Topic::End, status)));
         Self {
