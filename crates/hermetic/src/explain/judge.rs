@@ -39,6 +39,8 @@ pub enum Denial {
     Disk,
     /// A process had as many open files as it may have.
     Files,
+    /// There were as many processes and threads as there may be.
+    Processes,
     /// A variable that is not passed on, and that the program's output mentions.
     Variable(OsString),
 }
@@ -340,7 +342,15 @@ impl Facts {
         let files = self.limits.files.filter(|_| observed.contains(&Observed::FilesFull));
         let files =
             files.map(|limit| (Denial::Files, Grant::Raise("--files", limit.saturating_mul(2).to_string())));
-        disk.into_iter().chain(files).map(|(what, grant)| Denied { what, grants: vec![grant] }).collect()
+        let most = self.limits.most_processes();
+        let processes = observed.contains(&Observed::ProcessesFull);
+        let processes = processes
+            .then(|| (Denial::Processes, Grant::Raise("--pids", most.saturating_mul(2).to_string())));
+        disk.into_iter()
+            .chain(files)
+            .chain(processes)
+            .map(|(what, grant)| Denied { what, grants: vec![grant] })
+            .collect()
     }
 
     /// Returns whether programs miss a path without harm.
@@ -385,7 +395,7 @@ impl Facts {
             Denial::Names => ["resolv", "resolution", "getaddrinfo"].iter().any(|word| has(word.as_ref())),
             Denial::Call(name) => has(name.as_ref()),
             Denial::Root => has("uid_map".as_ref()),
-            Denial::Variable(_) | Denial::Limit(_) | Denial::Disk | Denial::Files => true,
+            Denial::Variable(_) | Denial::Limit(_) | Denial::Disk | Denial::Files | Denial::Processes => true,
         }
     }
 }

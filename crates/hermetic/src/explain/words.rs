@@ -71,6 +71,9 @@ pub(crate) fn line(denied: &Denied) -> String {
         Denial::Limit(reached) => format!("{reached}; raise it with '{options}'"),
         Denial::Disk => format!("the private directories are full; raise the limit with '{options}'"),
         Denial::Files => format!("too many open files; raise the limit with '{options}'"),
+        Denial::Processes => {
+            format!("too many processes and threads; raise the limit with '{options}'")
+        }
         Denial::Variable(name) => {
             format!("the output mentions {}, which is not passed on; pass it with '{options}'", quoted(name))
         }
@@ -121,6 +124,7 @@ impl Denied {
             Denial::Limit(reached) => ("limit", Some(("limit", reached.to_string()))),
             Denial::Disk => ("disk", None),
             Denial::Files => ("files", None),
+            Denial::Processes => ("processes", None),
             Denial::Variable(name) => ("variable", Some(("variable", name.to_string_lossy().into_owned()))),
         }
     }
@@ -230,6 +234,11 @@ mod tests {
                 Denial::Files,
                 Some(Grant::Raise("--files", "20".to_owned())),
                 "too many open files; raise the limit with '--files 20'",
+            ),
+            (
+                Denial::Processes,
+                Some(Grant::Raise("--pids", "20".to_owned())),
+                "too many processes and threads; raise the limit with '--pids 20'",
             ),
             (
                 Denial::Variable("EDITOR".into()),

@@ -16,7 +16,7 @@ pub(crate) mod layers;
 mod sys;
 pub(crate) mod view;
 
-pub(crate) use files::{PROC, TOOLS};
+pub(crate) use files::{FIRST_PID, PROC, TOOLS};
 pub(crate) use sys::SYS;
 
 use crate::host::Host;
