@@ -387,6 +387,26 @@ fn fork_bomb_is_an_error_of_the_program() {
     bomb.fails(2, "Cannot fork");
 }
 
+/// Whichever of its directories a program fills, it keeps its own exit code.
+#[test]
+fn full_disk_is_reported_if_the_program_fails() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    let note = "husk: the private directories are full: disk limit of 65536 bytes reached (--disk)\n";
+    let options = ["--disk", "64k", "--overlay", ".", "--explain", "off"];
+    for file in ["/tmp/x", "$HOME/x", "/dev/shm/x", "./x"] {
+        place.sh(&options, &format!("head -c 100000 /dev/zero > {file} || exit 7")).fails(7, note);
+    }
+    for script in ["head -c 100000 /dev/zero > /tmp/x; exit 0", "head -c 9000 /dev/zero > /tmp/x; exit 7"] {
+        let said = place.sh(&options, script).0.stderr;
+        assert!(!String::from_utf8_lossy(&said).contains("husk: "), "{script}");
+    }
+    // The explanation says it instead.
+    let explained = place.sh(&["--disk", "64k"], "head -c 100000 /dev/zero > /tmp/x");
+    explained.says("raise the limit with '--disk 128k'");
+    assert!(!String::from_utf8_lossy(&explained.0.stderr).contains("disk limit"));
+}
+
 #[test]
 fn plan_option_lists_the_steps() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -396,7 +416,7 @@ fn plan_option_lists_the_steps() {
     for line in [
         &format!("write {here}/file"),
         "recursive +ro,nosuid,nodev private",
-        "vfork-and-reap",
+        "vfork-and-reap space /dev",
         "no-new-privileges",
         &format!("cwd {here}"),
     ] {

@@ -99,7 +99,6 @@ fn writable_directories_work_as_without_landlock() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "x\n");
 }
 
-/// Runs as an ordinary user, because mapping root takes CAP_SETFCAP, which a sandbox started by root does not have.
 #[test]
 fn nested_sandbox_needs_the_nested_option() {
     need!(has_landlock(), "needs Landlock");
@@ -107,18 +106,49 @@ fn nested_sandbox_needs_the_nested_option() {
     let place = Project::new();
     let husk = place.path("here/husk");
     fs::copy(env!("CARGO_BIN_EXE_husk"), &husk).unwrap();
-    let run = |options: &[&str]| {
-        let mut command = Command::new(&husk);
-        command.arg("test").args(options).args(["--", &husk, "test", "--", "echo", "inner"]);
-        command.current_dir(place.path("here")).env("HOME", place.path("home")).stdin(Stdio::null());
-        if is_root() {
-            command.uid(USER).gid(USER);
-        }
-        Seen(command.output().unwrap())
-    };
     if is_root() {
         ["", "here", "home"].iter().for_each(|name| chown(place.path(name), Some(USER), Some(USER)).unwrap());
     }
-    run(&[]).fails(125, "a process restricted by Landlock cannot mount");
-    run(&["--nested"]).prints("inner");
+    for is_user in [false, true] {
+        let command = |program: &str| {
+            let mut command = Command::new(program);
+            command.current_dir(place.path("here")).env("HOME", place.path("home")).stdin(Stdio::null());
+            if is_user && is_root() {
+                command.uid(USER).gid(USER);
+            }
+            command
+        };
+        // Each sandbox but the innermost gets the options.
+        let run = |depth: usize, options: &[&str]| {
+            let outer = [&[&husk, "test"], options, &["--"]].concat().repeat(depth - 1);
+            let words = [&outer[..], &[&husk, "test", "--explain", "off", "--", "echo", "inner"]].concat();
+            Seen(command(words[0]).args(&words[1..]).output().unwrap())
+        };
+        let refused = run(2, &[]);
+        refused.fails(125, "pass --nested to the outer");
+        refused.says("allow it with '--nested'");
+        run(2, &["--nested"]).prints("inner");
+        run(3, &["--nested"]).prints("inner");
+        // The innermost program fails, and the sandboxes around it cannot always tell why.
+        let words = ["test", "--nested", "--", &husk, "test", "--", "sh", "-c", "exit 3"];
+        let failed = command(&husk).args(words).output().unwrap();
+        let said = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(3), "{said}");
+        assert!(!said.contains("user namespaces cannot be created"), "{said}");
+    }
+}
+
+/// Root may only do what `--nested` is for: map its id. All other capabilities are gone.
+#[test]
+fn nested_root_keeps_one_capability() {
+    need!(has_sandboxes() && is_root(), "needs root");
+    const SETFCAP: &str = "0000000080000000";
+    let place = Project::new();
+    let script = "grep -E 'Cap(Prm|Eff|Inh|Amb)' /proc/self/status";
+    let sets = |permitted: &str| {
+        let zero = "0".repeat(16);
+        format!("CapInh:\t{zero}\nCapPrm:\t{permitted}\nCapEff:\t{permitted}\nCapAmb:\t{zero}")
+    };
+    place.sh(&[], script).prints(&sets(&"0".repeat(16)));
+    place.sh(&["--nested"], script).prints(&sets(SETFCAP));
 }

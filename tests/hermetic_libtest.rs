@@ -166,6 +166,62 @@ fn output_matches_that_of_libtest() {
 }
 
 #[test]
+fn full_disk_is_in_every_report() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let binary = Binary::of("#[test] fn fills() { std::fs::write(\"/tmp/x\", [1; 100_000]).unwrap() }");
+    let reports = ["json", "junit", "html"].map(|name| (format!("--{name}"), binary.place.path(name)));
+    let mut options = vec!["--disk", "64k", "--explain", "off"];
+    reports.iter().for_each(|(option, path)| options.extend([option, &**path]));
+    let seen = binary.with_husk(&options, &[]);
+    let limit = "disk limit of 65536 bytes reached";
+    let said = String::from_utf8(seen.stdout).unwrap();
+    assert!(said.contains(&format!("test fills ... FAILED ({limit})")), "{said}");
+    let [json, junit, html] = reports.map(|(_, path)| fs::read_to_string(path).unwrap());
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["limit"], limit);
+    assert!(junit.contains(&format!("<failure type=\"limit\" message=\"{limit}\">")), "{junit}");
+    let (_, section) = html.split_once("<section id=\"full\">").unwrap();
+    assert!(
+        section.split_once("</section>").unwrap().0.contains(&format!("fills</bdi><td>{limit}")),
+        "{section}"
+    );
+}
+
+/// nextest runs a process for each test, several at a time.
+#[test]
+fn tests_of_nextest_share_their_reports() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let binary = Binary::new();
+    let reports = ["json", "junit", "html"].map(|name| binary.place.path(name));
+    let [json, junit, html] = &reports;
+    let run = |id: &str, names: &[&str]| {
+        let husk = |name: &&str| {
+            let options = ["--runner", "--explain", "off", "--json", json, "--junit", junit, "--html", html];
+            let words = [binary.path.to_str().unwrap(), "--exact", name, "--nocapture"];
+            let mut command = binary.place.command(&options, &words);
+            command.env("NEXTEST_TEST_PHASE", "run").env("NEXTEST_RUN_ID", id);
+            command.env_remove("CARGO_PKG_NAME").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let husks: Vec<_> = names.iter().map(husk).collect();
+        for mut husk in husks {
+            assert!(husk.wait().unwrap().code().is_some());
+        }
+    };
+    let names = ["passes", "fails", "many::a0", "many::a1", "many::a2", "many::a3", "many::a4", "many::a5"];
+    run("first", &names);
+    let [lines, document, page] = reports.each_ref().map(|path| fs::read_to_string(path).unwrap());
+    assert_eq!(lines.lines().count(), names.len(), "{lines}");
+    assert_eq!(document.matches("<testcase ").count(), names.len(), "{document}");
+    assert!(page.contains("<h1 class=\"failed\">1 of 8 tests failed</h1>"), "{page}");
+    assert_eq!(page.matches("\nrun\t").count(), 1, "{page}");
+    names.iter().for_each(|name| assert!(page.contains(&format!("\ntest\t{name}\t")), "{name}: {page}"));
+    run("second", &names[..1]);
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.contains("<h1 class=\"passed\">1 test passed</h1>"), "{page}");
+}
+
+#[test]
 fn results_are_written_as_json_and_xml() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");

@@ -14,27 +14,32 @@ fn said_of(text: &str) -> Seen {
     place.sh(&[], "true")
 }
 
+/// tests/messages.txt has the others.
 #[test]
-fn invalid_setting_is_named_with_its_line() {
-    for (text, message) in [
-        ("net = \"none\"\ntimout = 3", "husk.toml:2: unknown option 'timout'; did you mean 'timeout'?"),
-        ("\nnet = \"all\"", "husk.toml:2: invalid value 'all' for '--net <NET>'"),
-        ("timeout = \"long\"", "husk.toml:1: invalid value 'long' for '--timeout <TIME>': not a time"),
-        ("strict = 1", "husk.toml:1: strict must be true or false"),
-        ("net = [\"none\"]", "husk.toml:1: net takes one value, not an array"),
-        ("write = [{}]", "husk.toml:1: write must be a string or a number"),
-        ("runner = true", "husk.toml:1: unknown option 'runner'"),
-        ("a = ", "husk.toml:1: "),
-        ("override = 1", "husk.toml:1: override must be written as [[override]]"),
-        ("[[overide]]\nnet = \"none\"", "husk.toml:1: unknown option 'overide'; did you mean 'override'?"),
+fn invalid_setting_is_shown_where_it_is() {
+    for (text, lines) in [
         (
-            "\n[[override]]\nnet = \"none\"",
-            "this [[override]] has no condition; add test or binary or package",
+            "net = \"none\"\ntimout = 3",
+            "husk.toml:2:1: unknown option 'timout'; did you mean 'timeout'?\n    2 | timout = 3\n      | ^^^^^^\n",
         ),
-        ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit applies to all tests"),
-        ("[[override]]\ntest = \"a\"\nhtml = \"b\"", "husk.toml:3: html applies to all tests"),
+        (
+            "[[override]]\ntest = \"a\"\nnet = \"all\"",
+            "husk.toml:3:7: invalid value 'all' for '--net <NET>' [possible values: none, loopback, host]\n    \
+             3 | net = \"all\"\n      |       ^^^^^\n",
+        ),
+        // An override has no option 'junit', and so it is not suggested.
+        (
+            "[[override]]\ntest = \"a\"\njunits = \"b\"",
+            "husk.toml:3:1: unknown option 'junits'\n    3 | junits = \"b\"\n      | ^^^^^^\n",
+        ),
+        (
+            "[[override]]\ntets = \"a\"",
+            "husk.toml:2:1: unknown option 'tets'; did you mean 'test'?\n    2 | tets = \"a\"\n      | ^^^^\n",
+        ),
+        ("[[overide]]\nnet = \"none\"", "husk.toml:1:3: unknown option 'overide'; did you mean 'override'?"),
+        ("[[override]]\ntest = \"a\"\nhtml = \"b\"", "husk.toml:3:1: html applies to all tests"),
     ] {
-        said_of(text).fails(125, message);
+        said_of(text).fails(125, lines);
     }
 }
 
@@ -89,6 +94,31 @@ fn override_applies_to_matching_tests() {
         attempts(&["--retries=3"]),
         named([("fails", 4), ("fails_silently", 4), ("fails_with_an_error", 4), ("panics_not", 4)])
     );
+}
+
+#[test]
+fn plan_of_a_runner_shows_the_plan_of_each_test() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let source = "fn ran() { std::fs::write(\"ran\", \"\").unwrap() }
+        #[test] fn one() { ran() } #[test] fn two() { ran() } #[test] #[ignore] fn never() { ran() }
+        #[test] fn three() { ran() }";
+    let binary = Binary::of(source);
+    let (json, here) = (binary.place.path("lines"), binary.place.path("here"));
+    let settings = "write = [\"here\"]\njson = \"lines\"\n[[override]]\ntest = \"t*\"\nfiles = 77\n";
+    fs::write(binary.place.path("husk.toml"), settings).unwrap();
+    let plan = |words: &[&str]| Seen(binary.with_husk(&["--plan"], words)).succeeds();
+    let all = plan(&[]);
+    let (one, others) = all.split_once("test three\ntest two\n").unwrap_or_else(|| panic!("{all}"));
+    assert!(one.contains("test one\n") && !all.contains("never"), "{all}");
+    assert!(one.contains("exec ") && !one.contains("nofile 77"), "{one}");
+    assert!(others.contains("exec ") && others.contains("nofile 77 77"), "{others}");
+    let two = plan(&["two"]);
+    assert!(two.contains("test two\n") && !two.contains("test three") && !two.contains("test one"), "{two}");
+    // No test has run, and nothing is reported.
+    assert!(!fs::exists(json).unwrap() && !fs::exists(format!("{here}/ran")).unwrap());
+    let program = binary.place.test(&["--plan", "--runner"], &["sh", "-c", "exit 3"]);
+    program.prints("runs without a sandbox, because it is not a test binary");
 }
 
 /// As root, husk ignores a file that another user has written or could have written.

@@ -2,11 +2,15 @@
 //! scripts in a made-up home directory that is laid out as rustup, pyenv, nvm and others do it.
 
 use crate::hermetic::{Project, has_sandboxes};
+use crate::hermetic_libtest::{Binary, has_rustc};
+use crate::hostile::watched::{self, Verdict};
 use crate::util::{Seen, is_root, need};
+use husk_spawn::sys::process::SockFilter;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 /// A caller with tools.
 struct Tools {
@@ -391,4 +395,38 @@ fn hint_names_every_hidden_directory_once() {
     tools.test(&[], &["tool"]).fails(127, &message);
     tools.test(&["--read", &a, "--read", &b], &["tool"]).prints("runs\n");
     tools.test(&["--read", &a], &["tool"]).fails(127, &format!("'--read {b}'"));
+}
+
+/// Looking for tools takes about a hundred calls, which must not be made again for each test.
+#[test]
+fn tools_are_looked_for_once_in_a_run() {
+    need!(has_sandboxes() && has_rustc(), "needs user namespaces and a compiler");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
+    let tests: String = (0..40).map(|number| format!("#[test] fn t{number}() {{}}\n")).collect();
+    let binary = Binary::of(&tests);
+    // Notifies of newfstatat(2).
+    let filter: &[SockFilter] = &[
+        SockFilter { code: 0x20, jt: 0, jf: 0, k: 0 },
+        SockFilter { code: 0x15, jt: 0, jf: 1, k: 262 },
+        SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x7fc0_0000 },
+        SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
+    ];
+    let lookups = |words: &[&str]| {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&calls);
+        let mut command =
+            binary.place.command(&["--runner"], &[&[binary.path.to_str().unwrap()], words].concat());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        watched::run(&command, filter, move |call| {
+            noted.lock().unwrap().push(call.process);
+            Verdict::GoOn
+        })
+        .succeeds();
+        let calls = calls.lock().unwrap();
+        // The first calls are husk's own.
+        calls.iter().filter(|process| **process == calls[0]).count()
+    };
+    let (one, all) = (lookups(&["--exact", "t7"]), lookups(&[]));
+    assert!(one > 20, "{one}");
+    assert!(all < one + 20, "{one} calls for one test, {all} for 40");
 }

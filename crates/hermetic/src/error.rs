@@ -92,11 +92,14 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 
+const ROOT_UNMAPPED: &str =
+    "root needs CAP_SETFCAP for this; inside another 'husk test', pass --nested to the outer one";
+
 /// Explains why writing the id maps fails. The kernel refuses it to some callers that may create a user namespace.
 pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     match uid {
         // Since Linux 5.12 this takes CAP_SETFCAP (user_namespaces(7)).
-        0 if errno == Errno::PERM => Hint(Some("root needs CAP_SETFCAP for this".to_owned())),
+        0 if errno == Errno::PERM => Hint(Some(ROOT_UNMAPPED.to_owned())),
         _ => switched_off(errno),
     }
 }

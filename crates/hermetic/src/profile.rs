@@ -27,7 +27,7 @@ pub struct Profile {
     /// How long the machine appears to have been up when the program starts.
     pub uptime: Option<Duration>,
     /// Whether the program may mount file systems in its own namespaces. It then runs without Landlock, which forbids
-    /// all mounts.
+    /// all mounts. Root also keeps the capability to be root there.
     pub nested: bool,
     /// Whether the caller wants the [files](crate::Ended::files) that the program has written to its own directories.
     pub keeps_files: bool,

@@ -294,8 +294,8 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::Unshare { .. }
         | Step::Setns { .. }
         | Step::CloneParent { .. }
-        | Step::CloneAndReap
-        | Step::VforkAndReap
+        | Step::CloneAndReap { .. }
+        | Step::VforkAndReap { .. }
         | Step::Sethostname { .. }
         | Step::Setdomainname { .. }
         | Step::LoopbackUp

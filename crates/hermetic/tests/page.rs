@@ -1,7 +1,7 @@
 //! The page about a made-up run, compared with a golden page. `HUSK_GOLDEN=write` rewrites it; review the difference in
 //! a browser.
 
-use husk_hermetic::html::Run;
+use husk_hermetic::html::{Group, Run};
 use husk_hermetic::{Attempt, Denial, Denied, Ended, Explanation, Grant, Reached, RemainingProcess, Tested};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,6 +19,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
         usage: Default::default(),
         remaining: Vec::new(),
         reached: None,
+        full: None,
         had_terminal: false,
         was_signalled: false,
         losses: Vec::new(),
@@ -106,6 +107,31 @@ fn run_replaces_the_earlier_one_with_its_id() {
     for foreign in ["<html></html>", &both.replace("\nrun\t", "\nwalk\t"), &both[1..both.len() - 1]] {
         assert!(run("web", Vec::new()).into_page(foreign).is_err());
     }
+}
+
+/// nextest runs each test in a process, in parallel, and runs those that failed again.
+#[test]
+fn runs_of_a_group_are_one_run() {
+    let grouped = |group: &str, began, name: &str, code| {
+        let mut run = run("web", vec![tested(name, vec![attempt(0, 9, code, "")])]);
+        run.group = Some(Group { name: group.to_owned(), began });
+        run
+    };
+    let add = |page: String, run: Run| run.into_page(&page).unwrap();
+    let runs = [("a", 70_000, 0), ("b", 50_000, 101), ("c", 60_000, 101), ("b", 90_000, 0)];
+    let page = runs
+        .map(|(name, began, code)| grouped("one", began, name, code))
+        .into_iter()
+        .fold(String::new(), add);
+    assert!(page.contains("<h1 class=\"failed\">1 of 3 tests failed</h1>"), "{page}");
+    assert!(!page.contains("<section id=\"binaries\">"), "{page}");
+    assert!(page.contains("\ntest\tb\tflaky\t\nattempt\t0\t9000\t0\t0\t\nattempt\t40000\t"), "{page}");
+    assert!(page.contains("\ntest\ta\tpassed\t\nattempt\t20000\t"), "{page}");
+    // They ran at a time: the whole takes as long as until the end of the last one.
+    assert!(page.contains("<p>4 runs, at most 1 at a time, 49 ms;"), "{page}");
+    // The next nextest begins anew.
+    let next = add(page, grouped("two", 99_000, "a", 0));
+    assert!(next.contains("<h1 class=\"passed\">1 test passed</h1>"), "{next}");
 }
 
 #[test]

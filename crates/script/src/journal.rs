@@ -17,7 +17,7 @@
 
 use crate::sys::process::Usage;
 use crate::sys::{Errno, Fd, Pid, Result};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// The progress and the result of a child.
 pub struct Journal {
@@ -35,6 +35,8 @@ pub struct Journal {
     ended: AtomicI32,
     cpu_micros: AtomicU64,
     peak_kib: AtomicU64,
+    /// Whether the file system of the program was full when it had failed.
+    is_full: AtomicBool,
 }
 
 /// How many times a new process may continue a list: once to join a time namespace, once to enter another pid
@@ -69,6 +71,7 @@ impl Journal {
             ended: AtomicI32::new(0),
             cpu_micros: AtomicU64::new(0),
             peak_kib: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
         }
     }
 
@@ -161,6 +164,16 @@ impl Journal {
         self.cpu_micros.store(usage.cpu_micros, Ordering::Relaxed);
         self.peak_kib.store(usage.peak_kib, Ordering::Relaxed);
         self.ended.store(status.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Returns whether the program has failed with a full file system. Final once the first process has ended.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn fill(&self) {
+        self.is_full.store(true, Ordering::Release);
     }
 
     /// Returns the word for the pid of the next process.

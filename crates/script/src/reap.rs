@@ -12,7 +12,8 @@ use crate::sys::clone::{InChild, Waiter};
 use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};
 use crate::sys::signal::{Signal, SignalSet, rt_sigwait};
 use crate::sys::{Errno, Fd, Pid, Result, clone, file};
-use crate::{Journal, SETUP_FAILED, Script, go_on};
+use crate::{Journal, SETUP_FAILED, Script, Step, go_on};
+use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
 /// Returns in the second process, and in the first only if it cannot wait for the second. Signals must be blocked: the
@@ -58,6 +59,11 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
             },
         }
     }
+    let has_failed = script.journal.ended().is_none_or(|(status, _)| status != 0);
+    // An error means that there is nothing to report.
+    if has_failed && space(script).is_some_and(|path| file::is_full(path) == Ok(true)) {
+        script.journal.fill();
+    }
     // Without a channel the parent cannot be asked.
     if let Some(channel) = script.channel {
         if reap(child, None, script.journal)? == Left::Some {
@@ -68,6 +74,14 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
     }
     // The kernel kills the remaining processes and waits for them.
     exit_group(0)
+}
+
+/// Returns the directory whose file system the program may fill.
+fn space<'a>(script: &Script<'a>) -> Option<&'a CStr> {
+    script.steps.iter().find_map(|step| match step {
+        Step::CloneAndReap { space } | Step::VforkAndReap { space } => *space,
+        _ => None,
+    })
 }
 
 /// The result of a look at the children.

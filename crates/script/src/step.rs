@@ -588,11 +588,17 @@ pub enum Step<'a> {
     /// every child, and forwards signals to the program's process group. It tells the parent over the channel, if
     /// there is one, when the program stops. When the program ends, it records the status and asks the parent about
     /// remaining processes, if there are any. Then it exits, which kills them.
-    CloneAndReap,
+    CloneAndReap {
+        /// A directory. If the program fails, it is recorded whether the file system there is full.
+        space: Option<&'a CStr>,
+    },
     /// Like `CloneAndReap`, but by `vfork`: the new process uses the first one's memory until exec. Until then the
     /// first process waits and handles no signals. Not for a program that may be stopped before exec, or that must not
     /// share the memory.
-    VforkAndReap,
+    VforkAndReap {
+        /// As for `CloneAndReap`.
+        space: Option<&'a CStr>,
+    },
     /// Sets the host name with `sethostname`.
     Sethostname {
         /// The new host name.
@@ -802,7 +808,7 @@ impl Step<'_> {
     /// Returns whether the list continues in a process with its own memory.
     #[must_use]
     pub const fn leaves_memory(&self) -> bool {
-        matches!(self, Step::CloneParent { .. } | Step::CloneAndReap)
+        matches!(self, Step::CloneParent { .. } | Step::CloneAndReap { .. })
     }
 
     /// Returns the request that the step makes, or may make.

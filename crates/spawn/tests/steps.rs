@@ -121,8 +121,8 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Personality { .. } => attributes::personality,
     // second_process.rs tests this step too.
     Step::CloneParent { .. } => clone_parent,
-    Step::CloneAndReap => clone_and_reap,
-    Step::VforkAndReap => vfork_and_reap,
+    Step::CloneAndReap { .. } => clone_and_reap,
+    Step::VforkAndReap { .. } => vfork_and_reap,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
     Step::NewNet { .. } => net::new_net,
@@ -591,17 +591,17 @@ fn second(step: Step<'static>, script: &str) -> Command {
 #[test]
 fn clone_and_reap() {
     needs_namespaces!();
-    reaps(Step::CloneAndReap);
+    reaps(|space| Step::CloneAndReap { space });
 }
 
 #[test]
 fn vfork_and_reap() {
     needs_namespaces!();
-    reaps(Step::VforkAndReap);
+    reaps(|space| Step::VforkAndReap { space });
 }
 
-fn reaps(step: Step<'static>) {
-    let second = |script| second(step, script);
+fn reaps(step: fn(Option<&'static std::ffi::CStr>) -> Step<'static>) {
+    let second = |script| second(step(None), script);
     let output = second("echo $$ $PPID").output().unwrap();
     assert_eq!(output.stdout, b"2 1\n");
     // For the first process of the namespace, the kernel would discard a signal without a handler.
@@ -619,6 +619,18 @@ fn reaps(step: Step<'static>) {
     child.go_on().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(child.usage().is_some());
+    assert!(!child.has_full_space());
+
+    // A tmpfs of one page, which the program fills. Only a failure is of interest.
+    for (status, space, is_full) in [(3, Some(c"/tmp"), true), (0, Some(c"/tmp"), false), (3, None, false)] {
+        let script = format!("mount -t tmpfs -o size=4k tmpfs /tmp && echo x > /tmp/x && exit {status}");
+        let mut command = Command::new("sh");
+        with_privileges(&mut command).new_namespaces(Namespaces::PID | Namespaces::MOUNT);
+        command.args(["-c", &script]).final_steps(list([Step::Undumpable, step(space)]));
+        let mut child = command.spawn().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+        assert_eq!(child.has_full_space(), is_full, "{status} {space:?}");
+    }
 
     let error = second("").final_steps(list([Step::Chdir { path: c"/no/such" }])).status().unwrap_err();
     assert_eq!(error.to_string(), "cwd /no/such: No such file or directory (os error 2)");

@@ -1,9 +1,11 @@
 //! `husk test`: its options, its file husk.toml, and the files that it writes.
 
 mod directory;
+mod excerpt;
 mod fetch;
 mod init;
 mod keep;
+mod plans;
 mod report;
 mod settings;
 mod trusted;
@@ -68,6 +70,7 @@ EXAMPLES:
   {husk} test --shell -- ./check              open a shell in the sandbox of a test
   {husk} test --keep files -- ./check         copy what a test wrote to /tmp and other private directories
   {husk} test --plan -- ./check               print the steps
+  {husk} test --plan --runner -- BINARY       list the tests of a binary with their steps
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
@@ -177,7 +180,7 @@ pub(crate) struct Test {
 #[derive(Clone, Debug, clap::Args)]
 struct Tests {
     /// Run each test of a test binary in its own sandbox, as a runner for cargo
-    #[arg(long, conflicts_with = "plan")]
+    #[arg(long)]
     runner: bool,
     /// Run one part of the tests: 1/3 is the first of three
     #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
@@ -330,6 +333,9 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let mut report = None;
     if tests.runner {
         let kind = husk_hermetic::binary_kind(&profile);
+        if is_plan {
+            return plans::print(profile, kind, &tests, how, (named, &tools));
+        }
         if kind == BinaryKind::Other {
             return as_it_is(&profile);
         }
@@ -399,10 +405,31 @@ fn run_tests(
     (named, tools): (Named<'_>, &Tools),
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
-    // Few tests have options of their own; each distinct set of options gets its own plan.
-    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries, explain });
+    let setting =
+        setting(Setting { profile: profile.clone(), retries: tests.retries, explain }, tests, (named, tools));
+    let mut choice = Choice {
+        shard: tests.shard,
+        fails_fast: tests.fail_fast,
+        setting: &setting,
+        screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+        record: &mut |tested| report.add(tested),
+    };
+    let mut results = LineWriter::new(Lasting::default());
+    let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
+    results.flush()?;
+    Ok(done.map(|done| (done, results.get_ref().finish())))
+}
+
+/// Returns a function that returns how to run the named test. Few tests have options of their own; each distinct set of
+/// options gets its own plan.
+fn setting<'s>(
+    usual: Setting,
+    tests: &'s Tests,
+    (named, tools): (Named<'s>, &'s Tools),
+) -> impl Fn(&str) -> Result<Rc<Setting>, Error> + 's {
+    let usual = Rc::new(usual);
     let known = RefCell::new(vec![usual.clone()]);
-    let setting = |name: &str| {
+    move |name: &str| {
         let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
         let setting = match named(name).map_err(wrong)? {
             Some(test) => {
@@ -426,18 +453,7 @@ fn run_tests(
             }
             (is_known, _) => is_known.unwrap_or_else(|| usual.clone()),
         })
-    };
-    let mut choice = Choice {
-        shard: tests.shard,
-        fails_fast: tests.fail_fast,
-        setting: &setting,
-        screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
-        record: &mut |tested| report.add(tested),
-    };
-    let mut results = LineWriter::new(Lasting::default());
-    let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
-    results.flush()?;
-    Ok(done.map(|done| (done, results.get_ref().finish())))
+    }
 }
 
 impl Tests {
@@ -586,6 +602,9 @@ fn tell(ended: &Ended, explanation: Option<&Explanation>, session: &Session<'_>)
             session.log.note(&"flaky: the program passed when it was run again to explain its failure");
         }
         explanation.lines().iter().for_each(|line| session.log.note(line));
+    }
+    if let Some(full) = ended.full.filter(|_| !explanation.is_some_and(Explanation::names_disk)) {
+        session.log.note(&format!("the private directories are full: {full} (--disk)"));
     }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));

@@ -1,11 +1,12 @@
 //! Test reports: lines of JSON and JUnit XML for other programs, and a page for a browser. Cargo runs one binary after
-//! another, each with its own husk, and all of them add to the same files.
+//! another, each with its own husk, and all of them add to the same files. nextest runs many husks at a time, one for
+//! each test.
 
 use super::directory::Directory;
 use crate::output::Unwritten;
 use crate::output::escape;
 use anyhow::{Context as _, Result};
-use husk_hermetic::html::Run;
+use husk_hermetic::html::{Group, Run};
 use husk_hermetic::junit::{Foreign, Suite};
 use husk_hermetic::{Attempt, Denied, Ended, Explanation, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
@@ -16,10 +17,12 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Report {
     binary: String,
+    /// Microseconds since 1970.
+    began: u64,
     lines: Option<File>,
     /// The first error. After it, no more lines are written.
     written: Result<()>,
@@ -104,11 +107,13 @@ impl Report {
         };
         let id = shard.map_or(file.to_string(), |(part, parts)| format!("{file} {part}/{parts}"));
         let now = husk_runtime::now();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let junit = junit.map(document).transpose()?;
         let html = html.map(document).transpose()?;
         Ok(Self {
             lines: json.map(open).transpose()?,
             written: Ok(()),
+            began: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             html: html.map(|html| (html, Run::new(name.clone(), id.clone(), now.clone()))),
             junit: junit.map(|junit| (junit, Suite::new(name, id, now))),
             binary: binary.to_string_lossy().into_owned(),
@@ -138,7 +143,10 @@ impl Report {
             suite.id = format!("{} {name}", suite.id);
         }
         if let Some((_, run)) = &mut self.html {
-            run.id = format!("{} {name}", run.id);
+            match env::var("NEXTEST_RUN_ID") {
+                Ok(name) => run.group = Some(Group { name, began: self.began }),
+                Err(_) => run.id = format!("{} {name}", run.id),
+            }
         }
         let attempts = vec![Attempt { start: Duration::ZERO, ended: ended.clone(), said: String::new() }];
         self.add(&Tested { name, mode: None, attempts, ignored: None, explained });
@@ -204,7 +212,8 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
             "why": tested.ignored,
         });
     };
-    let Ended { status, wall, usage, remaining, reached, .. } = &last.ended;
+    let Ended { status, wall, usage, remaining, .. } = &last.ended;
+    let limits = last.ended.limits();
     serde_json::json!({
         "binary": binary,
         "test": tested.name,
@@ -212,7 +221,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "attempts": tested.attempts.len(),
         "status": status.to_string(),
         "start_ms": last.start.as_secs_f64() * 1000.0,
-        "limit": reached.map(|reached| reached.to_string()),
+        "limit": (!limits.is_empty()).then(|| limits.join("; ")),
         "wall_ms": wall.as_secs_f64() * 1000.0,
         "cpu_ms": usage.cpu_micros as f64 / 1000.0,
         "peak_kib": usage.peak_kib,

@@ -13,6 +13,7 @@
 //! timeout = "10m"
 //! ```
 
+use super::excerpt::Excerpt;
 use super::trusted::{self, TrustedFile};
 use crate::output::log::Log;
 use anyhow::{Context as _, Result, anyhow};
@@ -97,7 +98,7 @@ impl Settings {
         let mut settings = Self::default();
         for (key, value) in in_order(table.get_ref()) {
             if key.get_ref() != OVERRIDE {
-                settings.all.push(reader.option(key, value)?);
+                settings.all.push(reader.option(Table::Top, key, value)?);
                 continue;
             }
             let wrong = || reader.wrong(key.span(), "override must be written as [[override]]");
@@ -144,6 +145,13 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)>
 type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
 type Value<'i> = Spanned<DeValue<'i>>;
 
+/// The tables of the file.
+#[derive(Clone, Copy)]
+enum Table {
+    Top,
+    Override,
+}
+
 struct SettingsReader<'r> {
     text: &'r str,
     path: &'r Path,
@@ -153,9 +161,9 @@ struct SettingsReader<'r> {
 
 impl SettingsReader<'_> {
     fn wrong(&self, place: Range<usize>, what: impl std::fmt::Display) -> anyhow::Error {
-        let before = self.text.get(..place.start).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        anyhow!("{}:{line}: {what}", self.path.display())
+        let excerpt = Excerpt::new(self.text, place);
+        let Excerpt { line, column, .. } = excerpt;
+        anyhow!("{}:{line}:{column}: {what}\n{excerpt}", self.path.display())
     }
 
     fn one_override(&self, table: &DeTable<'_>, place: Range<usize>) -> Result<Override> {
@@ -165,12 +173,12 @@ impl SettingsReader<'_> {
             let condition =
                 CONDITIONS.iter().zip(&mut one.patterns).find(|(condition, _)| **condition == name);
             if let Some((_, patterns)) = condition {
-                *patterns = Some(self.texts(name, value)?);
+                *patterns = Some(self.patterns(name, value)?);
             } else if TOGETHER.contains(&name) {
                 let what = format!("{name} applies to all tests; move it above the first [[{OVERRIDE}]]");
                 return Err(self.wrong(key.span(), what));
             } else {
-                one.said.push(self.option(key, value)?);
+                one.said.push(self.option(Table::Override, key, value)?);
             }
         }
         if one.patterns.iter().all(Option::is_none) {
@@ -180,18 +188,46 @@ impl SettingsReader<'_> {
         Ok(one)
     }
 
+    /// Returns the patterns of a condition. Without any, or with an empty one, it would never apply.
+    fn patterns(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
+        let patterns = self.texts(name, value)?;
+        if patterns.is_empty() || patterns.iter().any(String::is_empty) {
+            return Err(self.wrong(value.span(), format!("{name} is empty; use '*' for all")));
+        }
+        Ok(patterns)
+    }
+
+    /// Explains a key that is not an option of this table.
+    fn unknown(&self, table: Table, key: &Key<'_>, options: impl Iterator<Item = String>) -> anyhow::Error {
+        let name = key.get_ref().as_ref();
+        let all: Vec<String> = match table {
+            Table::Top => options.chain([OVERRIDE.to_owned()]).collect(),
+            Table::Override => options
+                .filter(|option| !TOGETHER.contains(&&**option))
+                .chain(CONDITIONS.map(str::to_owned))
+                .collect(),
+        };
+        let what = if TYPED.contains(&name) {
+            format!("{name} belongs on the command line")
+        } else if CONDITIONS.contains(&name) {
+            format!("{name} says which tests an [[{OVERRIDE}]] applies to; move it below one")
+        } else {
+            let near = nearest(name, all.into_iter());
+            let hint = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            format!("unknown option '{name}'{hint}")
+        };
+        self.wrong(key.span(), what)
+    }
+
     /// Converts an entry to arguments.
-    fn option(&self, key: &Key<'_>, value: &Value<'_>) -> Result<SetOption> {
+    fn option(&self, table: Table, key: &Key<'_>, value: &Value<'_>) -> Result<SetOption> {
         let name = key.get_ref().as_ref();
         let options = || self.command.get_arguments().filter(|option| !option.is_global_set());
         let known =
             |option: &clap::Arg| option.get_long().filter(|long| !TYPED.contains(long)).map(str::to_owned);
         let option = options().find(|option| known(option).as_deref() == Some(name));
         let Some(option) = option else {
-            let names = options().filter_map(known).chain([OVERRIDE.to_owned()]);
-            let hint =
-                nearest(name, names).map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            return Err(self.wrong(key.span(), format!("unknown option '{name}'{hint}")));
+            return Err(self.unknown(table, key, options().filter_map(known)));
         };
         let is_switch = matches!(option.get_action(), ArgAction::SetTrue);
         let words = match (value.get_ref(), is_switch) {
@@ -214,7 +250,7 @@ impl SettingsReader<'_> {
                 self.texts(name, value)?.into_iter().map(typed).collect()
             }
         };
-        // Checks each entry separately, so that the error can give its line.
+        // Checks each entry separately, so that the error can point at it.
         let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
         let read = self.command.clone().try_get_matches_from(alone);
         read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
@@ -230,6 +266,7 @@ impl SettingsReader<'_> {
         let text = |value: &Value<'_>| match value.get_ref() {
             DeValue::String(text) => Ok(text.clone().into_owned()),
             DeValue::Integer(number) => Ok(number.to_string()),
+            DeValue::Float(number) => Ok(number.to_string()),
             _ => Err(self.wrong(value.span(), format!("{name} must be a string or a number"))),
         };
         values.into_iter().map(text).collect()
@@ -246,7 +283,7 @@ fn is_like(name: &str, pattern: &str) -> bool {
 
 /// Returns the known name most similar to a wrong one, if any is similar.
 fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    let named = names.map(|name| (strsim::levenshtein(wrong, &name), name));
+    let named = names.map(|name| (strsim::osa_distance(wrong, &name), name));
     named.filter(|(distance, name)| *distance <= name.len() / 3 + 1).min().map(|(_, name)| name)
 }
 
@@ -269,8 +306,10 @@ mod tests {
 
     #[test]
     fn nearest_name_is_suggested() {
-        let names = || ["timeout", "net", "write"].map(str::to_owned).into_iter();
+        let names = || ["timeout", "net", "write", "test"].map(str::to_owned).into_iter();
         assert_eq!(nearest("timout", names()).as_deref(), Some("timeout"));
+        // Two letters in the wrong order are one mistake.
+        assert_eq!(nearest("tets", names()).as_deref(), Some("test"));
         assert_eq!(nearest("colour", names()), None);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Shape {
     Paths(&'static [PathArgument]),
     /// The call connects to the address at this argument, whose length is in the next one.
     Address(usize),
+    /// The call sends to the address in the `struct msghdr` at this argument, or in the first of several.
+    Message(usize),
     /// The program can never make this call with success, at most in namespaces of its own.
     Privileged,
     /// The process exits.
@@ -113,6 +115,8 @@ const CALLS: &[(&str, Shape)] = &[
     ("renameat2", Shape::Paths(&[below(0, 1, REMOVE), below(2, 3, WRITE)])),
     ("connect", Shape::Address(1)),
     ("sendto", Shape::Address(4)),
+    ("sendmsg", Shape::Message(1)),
+    ("sendmmsg", Shape::Message(1)),
     ("bind", Shape::Address(1)),
     ("mount", Shape::Privileged),
     ("umount2", Shape::Privileged),

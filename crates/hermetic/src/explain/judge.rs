@@ -31,12 +31,16 @@ pub enum Denial {
     Names,
     /// A system call.
     Call(&'static str),
+    /// Root of a user namespace inside.
+    Root,
     /// A limit that ended the program.
     Limit(Reached),
     /// All of the private directories' space is used.
     Disk,
     /// A process had as many open files as it may have.
     Files,
+    /// There were as many processes and threads as there may be.
+    Processes,
     /// A variable that is not passed on, and that the program's output mentions.
     Variable(OsString),
 }
@@ -69,8 +73,12 @@ pub(crate) struct Facts {
     /// The output of the failed run.
     pub(crate) output: String,
     pub(crate) reached: Option<Reached>,
+    /// Whether the private directories were full when the program had failed.
+    pub(crate) is_full: bool,
     pub(crate) net: Net,
     pub(crate) is_nested: bool,
+    /// Whether the program runs as root.
+    pub(crate) is_root: bool,
     pub(crate) limits: Limits,
 }
 
@@ -98,6 +106,7 @@ pub(crate) fn judge(observed: &[Observed], facts: &Facts) -> Vec<Denied> {
     let mut met = facts.hidden_paths(observed);
     met.extend(facts.writes(observed));
     met.extend(facts.addresses(observed));
+    met.extend(facts.root(observed));
     met.extend(facts.calls(observed));
     met.extend(facts.variables());
     // The sort is stable.
@@ -302,6 +311,12 @@ impl Facts {
         denied
     }
 
+    /// Root cannot map its id into another user namespace unless it has kept a capability for that.
+    fn root(&self, observed: &[Observed]) -> Option<Denied> {
+        let is_denied = self.is_root && !self.is_nested && observed.contains(&Observed::IdMap);
+        is_denied.then(|| Denied { what: Denial::Root, grants: vec![Grant::Nested] })
+    }
+
     /// Which variables a program reads cannot be observed. So a variable counts if the output has its name.
     fn variables(&self) -> Vec<Denied> {
         let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
@@ -321,12 +336,21 @@ impl Facts {
 
     /// Returns the limits that the observer has found to be reached.
     fn full(&self, observed: &[Observed]) -> Vec<Denied> {
-        let disk = self.limits.disk.filter(|_| observed.contains(&Observed::DiskFull));
+        let is_full = self.is_full || observed.contains(&Observed::DiskFull);
+        let disk = self.limits.disk.filter(|_| is_full);
         let disk = disk.map(|limit| (Denial::Disk, Grant::Raise("--disk", bytes(limit.saturating_mul(2)))));
         let files = self.limits.files.filter(|_| observed.contains(&Observed::FilesFull));
         let files =
             files.map(|limit| (Denial::Files, Grant::Raise("--files", limit.saturating_mul(2).to_string())));
-        disk.into_iter().chain(files).map(|(what, grant)| Denied { what, grants: vec![grant] }).collect()
+        let most = self.limits.most_processes();
+        let processes = observed.contains(&Observed::ProcessesFull);
+        let processes = processes
+            .then(|| (Denial::Processes, Grant::Raise("--pids", most.saturating_mul(2).to_string())));
+        disk.into_iter()
+            .chain(files)
+            .chain(processes)
+            .map(|(what, grant)| Denied { what, grants: vec![grant] })
+            .collect()
     }
 
     /// Returns whether programs miss a path without harm.
@@ -370,7 +394,8 @@ impl Facts {
             Denial::Address(address) => has(address.ip().to_string().as_ref()),
             Denial::Names => ["resolv", "resolution", "getaddrinfo"].iter().any(|word| has(word.as_ref())),
             Denial::Call(name) => has(name.as_ref()),
-            Denial::Variable(_) | Denial::Limit(_) | Denial::Disk | Denial::Files => true,
+            Denial::Root => has("uid_map".as_ref()),
+            Denial::Variable(_) | Denial::Limit(_) | Denial::Disk | Denial::Files | Denial::Processes => true,
         }
     }
 }
@@ -548,6 +573,14 @@ mod tests {
     }
 
     #[test]
+    fn root_is_told_of_an_id_map_that_it_cannot_write() {
+        let root = Facts { is_root: true, ..facts() };
+        assert_eq!(options(&[Observed::IdMap], &root), ["--nested"]);
+        assert_eq!(judge(&[Observed::IdMap], &facts()), []);
+        assert_eq!(judge(&[Observed::IdMap], &Facts { is_nested: true, ..root }), []);
+    }
+
+    #[test]
     fn limits_and_mentions_come_first() {
         let limits = Limits { disk: Some(1 << 30), files: Some(7), ..Limits::default() };
         let reached = Some(Reached::Memory(3 << 20));
@@ -560,5 +593,8 @@ mod tests {
         ];
         let wanted = ["--memory 6m", "--disk 2g", "--files 14", "--read /tmp/a", "--read /tmp/b"];
         assert_eq!(options(&met, &facts), wanted);
+        // The first run may have filled the disk, and the observed one not.
+        let (met, wanted) = (&met[..2], [wanted[0], wanted[1], wanted[3], wanted[4]]);
+        assert_eq!(options(met, &Facts { is_full: true, ..facts }), wanted);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod words;
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::plan::{environment, view};
+use crate::plan::{FIRST_PID, environment, view};
 use crate::profile::{Limits, PathAccess, Profile};
 use crate::runner::output::CapturedOutput;
 use crate::sandbox::ended::Ended;
@@ -25,7 +25,7 @@ use crate::sandbox::{Isolation, Machine};
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::Reason;
 use judge::{Denied, Facts, Grant};
-use observe::Sandboxed;
+use observe::{ProcessLimit, Sandboxed};
 use std::env;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -98,6 +98,12 @@ impl Explanation {
         self.passes_with.as_deref().map(words::options)
     }
 
+    /// Returns whether it names the limit of the private directories.
+    #[must_use]
+    pub fn names_disk(&self) -> bool {
+        self.denied.iter().any(|denied| denied.what == judge::Denial::Disk)
+    }
+
     /// Returns whether a program failed, and succeeded when it was observed.
     #[must_use]
     pub fn is_flaky(&self, first: &Ended) -> bool {
@@ -119,8 +125,20 @@ pub(crate) fn sandboxed(profile: &Profile, host: &Host) -> Sandboxed {
     Sandboxed {
         hidden: hidden(profile, host),
         files: profile.limits.files,
+        processes: process_limit(profile, host),
         has_host_paths: profile.image.is_none(),
     }
+}
+
+/// A cgroup counts neither the first process nor those outside, and root's limit is the highest number.
+fn process_limit(profile: &Profile, host: &Host) -> ProcessLimit {
+    let most = profile.limits.most_processes();
+    let first = match (host.cgroup, host.limits_pids()) {
+        (true, _) => 2,
+        (false, true) => FIRST_PID,
+        (false, false) => 1,
+    };
+    ProcessLimit { most, first }
 }
 
 fn hidden(profile: &Profile, host: &Host) -> Vec<std::path::PathBuf> {
@@ -144,8 +162,10 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
         removed: removed.cloned().collect(),
         output: output.to_owned(),
         reached: first.reached,
+        is_full: first.full.is_some(),
         net: profile.net,
         is_nested: profile.nested,
+        is_root: host.program.0 == 0,
         limits: profile.limits.clone(),
     }
 }

@@ -7,7 +7,7 @@
 use super::answers::Answers;
 use super::calls::{Access, Act, Calls, PathArgument, Shape};
 use super::sight::{Inside, LastLink, Outside, Root, is_virtual, look_outside};
-use crate::plan::filter;
+use crate::plan::filter::{self, NATIVE};
 use husk_script::sys::process::{
     CallAnswer, NotifiedCall, ioctl_seccomp_id_valid, ioctl_seccomp_receive, ioctl_seccomp_send,
 };
@@ -42,10 +42,14 @@ pub(crate) enum Observed {
     Bound(SocketAddr),
     /// A call that is refused. Whether the process has a user namespace of its own.
     Call { name: &'static str, is_nested: bool },
+    /// A process opens the map of user ids of a user namespace of its own, to write to it.
+    IdMap,
     /// The program's own file system was full when a process ended.
     DiskFull,
     /// A process had as many open files as it may have.
     FilesFull,
+    /// There were as many processes and threads as there may be when a process ended.
+    ProcessesFull,
 }
 
 /// The facts about the sandbox that the observer needs.
@@ -55,8 +59,17 @@ pub(crate) struct Sandboxed {
     pub(crate) hidden: Vec<PathBuf>,
     /// The limit of open files.
     pub(crate) files: Option<u64>,
+    pub(crate) processes: ProcessLimit,
     /// Whether paths mean the same as on the host.
     pub(crate) has_host_paths: bool,
+}
+
+/// The number of processes and threads that a sandbox may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessLimit {
+    pub(crate) most: u64,
+    /// Those with lower numbers do not count.
+    pub(crate) first: u32,
 }
 
 /// An observed sandbox.
@@ -170,6 +183,13 @@ impl Notes {
             }
             return;
         }
+        if let Some(Shape::Paths([path])) = shape
+            && !has_users
+            && process.act(call, path).is_some_and(|(act, path)| act == Act::Change && is_id_map(&path))
+            && is_valid()
+        {
+            self.keep(Observed::IdMap);
+        }
         match shape {
             Some(Shape::Paths(paths)) if has_mounts && self.sandboxed.has_host_paths => {
                 let acts = paths.iter().filter_map(|path| process.act(call, path));
@@ -178,12 +198,29 @@ impl Notes {
                 }
             }
             Some(Shape::Address(argument)) => {
-                self.address(&process, call, name, argument, has_mounts, &is_valid)
+                let arguments = call.arguments.get(argument).zip(call.arguments.get(argument + 1));
+                if let Some((place, length)) = arguments {
+                    self.address(&process, (*place, *length), name, has_mounts, &is_valid);
+                }
             }
             Some(Shape::Privileged) if is_valid() => {
                 self.keep(Observed::Call { name, is_nested: !has_users })
             }
-            Some(Shape::Exit) if process.is_disk_full() && is_valid() => self.keep(Observed::DiskFull),
+            // Other ABIs have another `struct msghdr`.
+            Some(Shape::Message(argument)) if call.arch == NATIVE.0.audit_arch() => {
+                if let Some((place, length)) = process.name_of_message(call.arguments.get(argument)) {
+                    self.address(&process, (place, length), name, has_mounts, &is_valid);
+                }
+            }
+            Some(Shape::Exit) => {
+                if process.is_disk_full() && is_valid() {
+                    self.keep(Observed::DiskFull);
+                }
+                let ProcessLimit { most, first } = self.sandboxed.processes;
+                if has_mounts && process.count(first) >= most && is_valid() {
+                    self.keep(Observed::ProcessesFull);
+                }
+            }
             _ => {}
         }
     }
@@ -223,19 +260,13 @@ impl Notes {
     fn address(
         &mut self,
         process: &Process,
-        call: &NotifiedCall,
+        (place, length): (u64, u64),
         name: &str,
-        argument: usize,
         has_mounts: bool,
         is_valid: &impl Fn() -> bool,
     ) {
-        let [Some(place), Some(length)] =
-            [argument, argument + 1].map(|argument| call.arguments.get(argument))
-        else {
-            return;
-        };
-        let length = usize::try_from(*length).unwrap_or(usize::MAX).min(MOST_ADDRESS);
-        match address(&process.memory(*place, length)) {
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(MOST_ADDRESS);
+        match address(&process.memory(place, length)) {
             Some(Address::Internet(address)) if is_valid() => {
                 if name == "connect" && address.ip().is_loopback() && self.ports.insert(address.port()) {
                     let listens = |of: &str| is_listening(of, address.port());
@@ -262,6 +293,11 @@ impl Notes {
             self.kept.push(observed);
         }
     }
+}
+
+/// Returns whether a path names the map of user ids of some process.
+fn is_id_map(path: &Path) -> bool {
+    path.starts_with("/proc") && path.ends_with("uid_map")
 }
 
 /// Returns whether the sandbox lets a call succeed, or fail for a reason that it would have outside too.
@@ -359,6 +395,25 @@ impl Process {
 
     fn open_files(&self) -> u64 {
         fs::read_dir(self.file("fd")).map_or(0, |files| u64::try_from(files.count()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the place and the length of the address in a `struct msghdr`.
+    fn name_of_message(&self, place: Option<&u64>) -> Option<(u64, u64)> {
+        let header = self.memory(*place?, 12);
+        let name = u64::from_ne_bytes(header.get(..8)?.try_into().ok()?);
+        let length = u32::from_ne_bytes(header.get(8..12)?.try_into().ok()?);
+        (name != 0).then_some((name, length.into()))
+    }
+
+    /// Returns how many processes and threads of the sandbox have this number or a higher one, as it numbers them.
+    fn count(&self, first: u32) -> u64 {
+        let numbers = |directory: PathBuf| {
+            let entries = fs::read_dir(directory).into_iter().flatten();
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        };
+        let tasks = numbers(self.file("root/proc"))
+            .flat_map(|process| numbers(self.file(&format!("root/proc/{process}/task"))));
+        u64::try_from(tasks.filter(|task| *task >= first).count()).unwrap_or(u64::MAX)
     }
 
     fn is_disk_full(&self) -> bool {

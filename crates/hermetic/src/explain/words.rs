@@ -67,9 +67,13 @@ pub(crate) fn line(denied: &Denied) -> String {
         Denial::Address(address) => format!("cannot reach {address}; {allow}"),
         Denial::Names => format!("cannot look up names of machines; {allow}"),
         Denial::Call(name) => format!("the system call {name} is refused; {allow}"),
+        Denial::Root => format!("root cannot be root of another user namespace; {allow}"),
         Denial::Limit(reached) => format!("{reached}; raise it with '{options}'"),
         Denial::Disk => format!("the private directories are full; raise the limit with '{options}'"),
         Denial::Files => format!("too many open files; raise the limit with '{options}'"),
+        Denial::Processes => {
+            format!("too many processes and threads; raise the limit with '{options}'")
+        }
         Denial::Variable(name) => {
             format!("the output mentions {}, which is not passed on; pass it with '{options}'", quoted(name))
         }
@@ -116,9 +120,11 @@ impl Denied {
             Denial::Address(address) => ("network", Some(("address", address.to_string()))),
             Denial::Names => ("names", None),
             Denial::Call(name) => ("call", Some(("call", (*name).to_owned()))),
+            Denial::Root => ("root", None),
             Denial::Limit(reached) => ("limit", Some(("limit", reached.to_string()))),
             Denial::Disk => ("disk", None),
             Denial::Files => ("files", None),
+            Denial::Processes => ("processes", None),
             Denial::Variable(name) => ("variable", Some(("variable", name.to_string_lossy().into_owned()))),
         }
     }
@@ -208,6 +214,11 @@ mod tests {
                 Some(Grant::Nested),
                 "the system call mount is refused; allow it with '--nested'",
             ),
+            (
+                Denial::Root,
+                Some(Grant::Nested),
+                "root cannot be root of another user namespace; allow it with '--nested'",
+            ),
             (Denial::Call("bpf"), None, "the system call bpf is refused; no option allows it"),
             (
                 Denial::Limit(Reached::Memory(1024)),
@@ -223,6 +234,11 @@ mod tests {
                 Denial::Files,
                 Some(Grant::Raise("--files", "20".to_owned())),
                 "too many open files; raise the limit with '--files 20'",
+            ),
+            (
+                Denial::Processes,
+                Some(Grant::Raise("--pids", "20".to_owned())),
+                "too many processes and threads; raise the limit with '--pids 20'",
             ),
             (
                 Denial::Variable("EDITOR".into()),

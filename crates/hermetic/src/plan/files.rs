@@ -17,6 +17,9 @@ use std::path::Path;
 /// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
 const MOST_PIDS: u64 = 4 << 20;
 
+/// After the last pid the kernel starts again with this one (kernel/pid.c, `RESERVED_PIDS`).
+pub(crate) const FIRST_PID: u32 = 300;
+
 /// The origin of the steps that mount a procfs.
 pub(crate) const PROC: &str = "proc";
 
@@ -64,6 +67,13 @@ pub(crate) fn files(
         set_all(tree.mount, ALWAYS, plan);
         rules.allow(tree.mount, plan);
         trees.push(tree);
+    }
+    if profile.nested && host.procfs == Procfs::Callers && image_root.is_none() {
+        // A sandbox inside writes its id maps there.
+        let path = Path::new("/proc");
+        let mount = open(path, plan.at(PROC))?;
+        set_all(mount, ALWAYS | MountAttributes::NOEXEC, plan);
+        trees.push(HostPath { path, is_directory: true, mount });
     }
     plan.at("dev");
     let mut devices = Vec::new();
@@ -428,10 +438,8 @@ fn proc(
 /// Limits the number of processes in the pid namespace, whichever user they belong to. A cgroup could do so too, but
 /// moving a process into one takes longer than the rest of a sandbox.
 fn limit_pids(limits: &Limits, proc: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    /// After the last pid the kernel starts again with this one (kernel/pid.c, `RESERVED_PIDS`).
-    const FIRST: u64 = 300;
     plan.at("limits");
-    let most = limits.most_processes().saturating_add(FIRST).min(MOST_PIDS);
+    let most = limits.most_processes().saturating_add(FIRST_PID.into()).min(MOST_PIDS);
     let (bytes, out) = (plan.slice(most.to_string().as_bytes()), plan.register()?);
     plan.push(Step::OpenInProc {
         proc: proc.into(),

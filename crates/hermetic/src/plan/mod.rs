@@ -16,7 +16,7 @@ pub(crate) mod layers;
 mod sys;
 pub(crate) mod view;
 
-pub(crate) use files::{PROC, TOOLS};
+pub(crate) use files::{FIRST_PID, PROC, TOOLS};
 pub(crate) use sys::SYS;
 
 use crate::host::Host;
@@ -43,6 +43,10 @@ const HOSTNAME: &[u8] = b"localhost";
 /// Signals that a caller may have left ignored, which its children inherit.
 const INHERITED: &[Signal] =
     &[Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
+
+/// `CAP_SETFCAP` in the sandbox's user namespace. Without it, root cannot map its id into a user namespace of its own
+/// (kernel/user_namespace.c, `verify_root_map`).
+const SETFCAP: u64 = 1 << 31;
 
 /// Everything that a plan depends on. A plan is built in memory that is freed when the child ends, and built again to
 /// describe a failed step.
@@ -171,12 +175,14 @@ pub fn plan<'b>(
         // must also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
+    // Every sandbox has its own /dev, in the file system of all private directories and overlays.
+    let space = profile.limits.disk.map(|_| c"/dev");
     // The program does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the
     // child before exec, or it enters a time namespace.
     plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
-        Step::CloneAndReap
+        Step::CloneAndReap { space }
     } else {
-        Step::VforkAndReap
+        Step::VforkAndReap { space }
     });
     // The following steps run in the process that becomes the program. Its signals to its process group must not reach
     // the process that started it. Nor may it type into the caller's terminal: it gets its own session, or relies on
@@ -205,10 +211,13 @@ pub fn plan<'b>(
         }
     }
     plan.at("capabilities");
-    // An ordinary user's capabilities are lost in exec. Without `NoNewPrivs`, root would get them back
-    // (security/commoncap.c, `cap_bprm_creds_from_file`).
+    // An ordinary user's capabilities are lost in exec. Root keeps the permitted ones, but gets no others because of
+    // `NoNewPrivs` (security/commoncap.c, `cap_bprm_creds_from_file`).
     if host.program.0 == 0 {
-        plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
+        let kept = if profile.nested && host.user_namespace { SETFCAP } else { 0 };
+        plan.push(Step::Capset {
+            capabilities: Capabilities { effective: kept, permitted: kept, inheritable: 0 },
+        });
     }
     plan.at("seccomp");
     if profile.observed {

@@ -15,7 +15,7 @@ use husk_script::sys::tolerate;
 use std::cmp::Reverse;
 use std::fmt::{self, Arguments, Display, Formatter, Write as _};
 
-pub use data::Run;
+pub use data::{Group, Run};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -28,19 +28,33 @@ const MOST_LISTED: usize = 10;
 const MOST_OPEN: usize = 3;
 
 /// The topics whose remarks have a section of their own, in the order of the page.
-const LISTS: [(Topic, &str); 3] =
-    [(Topic::Denied, "Denied"), (Topic::Limit, "Limits reached"), (Topic::Left, "Left running")];
+const LISTS: [(Topic, &str); 4] = [
+    (Topic::Denied, "Denied"),
+    (Topic::Limit, "Limits reached"),
+    (Topic::Full, "Private directories full"),
+    (Topic::Left, "Left running"),
+];
 
 impl Run {
-    /// Returns the page with this run and the other runs of the previous page.
+    /// Returns the page with this run and the other runs of the previous page. The run joins those of its group, and
+    /// replaces others with its id.
     ///
     /// # Errors
     ///
     /// If `before` was not written by this module.
     pub fn into_page(self, before: &str) -> Result<String, Foreign> {
         let mut runs = if before.is_empty() { Vec::new() } else { data::read(before).ok_or(Foreign)? };
-        runs.retain(|run| run.id != self.id);
-        runs.push(self);
+        let is_of_group = |run: &&mut Run| match (&run.group, &self.group) {
+            (Some(one), Some(other)) => run.id == self.id && one.name == other.name,
+            _ => false,
+        };
+        match runs.iter_mut().find(is_of_group) {
+            Some(run) => run.join(self),
+            None => {
+                runs.retain(|run| run.id != self.id);
+                runs.push(self);
+            }
+        }
         Ok(Page { runs: &runs, text: String::new() }.finish())
     }
 }

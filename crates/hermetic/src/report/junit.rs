@@ -120,10 +120,11 @@ fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
 fn failure(element: &str, attempt: &Attempt) -> String {
     let remarks = attempt.remarks().join("; ");
     // A test usually prints the reason for its failure last.
-    let (kind, message) = match (&attempt.ended.reached, remarks.is_empty()) {
-        (Some(_), _) => ("limit", remarks),
-        (None, false) => ("end", remarks),
-        (None, true) => ("failure", "failed".to_owned()),
+    let has_limit = attempt.ended.reached.is_some() || attempt.ended.full.is_some();
+    let (kind, message) = match (has_limit, remarks.is_empty()) {
+        (true, _) => ("limit", remarks),
+        (false, false) => ("end", remarks),
+        (false, true) => ("failure", "failed".to_owned()),
     };
     format!(
         "<{element} type=\"{kind}\" message=\"{}\">{}</{element}>",
@@ -168,6 +169,7 @@ mod tests {
             usage,
             remaining: Vec::new(),
             reached: None,
+            full: None,
             had_terminal: false,
             was_signalled: false,
             losses: Vec::new(),

@@ -243,6 +243,7 @@ mod tests {
             usage,
             remaining: Vec::new(),
             reached,
+            full: None,
             had_terminal: false,
             was_signalled: false,
             losses: Vec::new(),

@@ -74,12 +74,13 @@ impl Attempt {
         self.ended.status.success()
     }
 
-    /// Returns remarks beyond success or failure: the limit or signal that ended the test, and the processes that it
-    /// left running.
+    /// Returns remarks beyond success or failure: the limit or signal that ended the test, that of the disk, and the
+    /// processes that it left running.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let Ended { reached, remaining, .. } = &self.ended;
+        let Ended { reached, full, remaining, .. } = &self.ended;
         let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
+        remarks.extend(full.iter().map(ToString::to_string));
         let left = remaining.iter();
         remarks.extend(
             left.map(|process| format!("killed a process that was left running: {}", process.command)),

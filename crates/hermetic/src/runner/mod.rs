@@ -3,6 +3,7 @@
 mod again;
 mod list;
 pub(crate) mod output;
+mod plans;
 
 use crate::error::{Error, MissingIsolation};
 use crate::explain::Explain;
@@ -15,6 +16,7 @@ use crate::sandbox::watch::{Held, Sandbox, watch};
 use crate::sandbox::{Isolation, Machine, explain};
 use again::Explaining;
 use output::CapturedOutput;
+pub use plans::{TestPlan, test_plans};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
@@ -72,16 +74,9 @@ pub fn run_tests(
         return Ok(None);
     };
     let mut machine = Machine::of(profile, how)?;
-    let Some(mut names) = list::list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
-    let mut listed = |arguments: Option<_>| {
-        arguments.map(|arguments| list::list(profile, arguments, &mut machine)).transpose()
+    let Some(Chosen { names, all, ignored }) = chosen(profile, &request, choice.shard, &mut machine)? else {
+        return Ok(None);
     };
-    let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
-    let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
-    if let Some((part, parts)) = choice.shard {
-        let mut place = 0..;
-        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
-    }
     let ignored = ignored.iter().filter(|name| names.contains(name));
     let ignored = list::reasons(profile, ignored.collect(), &mut machine)?;
     let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
@@ -101,6 +96,34 @@ pub fn run_tests(
         results,
     };
     runner.run(choice.fails_fast, choice.record)
+}
+
+/// The tests of a binary that were asked for.
+struct Chosen {
+    names: Vec<String>,
+    /// The number of all tests.
+    all: usize,
+    /// The tests that are not to be run, among all of them.
+    ignored: Vec<String>,
+}
+
+/// Lists the tests of a binary; `None` if its output is not a list of tests.
+fn chosen(
+    profile: &Profile,
+    request: &TestArguments,
+    shard: Option<(usize, usize)>,
+    machine: &mut Machine,
+) -> Result<Option<Chosen>, Error> {
+    let Some(mut names) = list::list(profile, request.to_list(), machine)? else { return Ok(None) };
+    let mut listed =
+        |arguments: Option<_>| arguments.map(|arguments| list::list(profile, arguments, machine)).transpose();
+    let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
+    let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
+    if let Some((part, parts)) = shard {
+        let mut place = 0..;
+        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+    }
+    Ok(Some(Chosen { names, all, ignored }))
 }
 
 fn written(error: std::io::Error) -> Error {

@@ -19,6 +19,8 @@ pub struct Ended {
     pub remaining: Vec<RemainingProcess>,
     /// The limit that ended it.
     pub reached: Option<Reached>,
+    /// The limit of bytes in the private directories, if the program failed and they were full.
+    pub full: Option<DiskLimit>,
     /// Whether it was in the foreground of the caller's terminal when it ended. Signals typed there then reached only
     /// the program.
     pub had_terminal: bool,
@@ -41,6 +43,25 @@ pub enum Reached {
     Memory(u64),
     /// Bytes of one file.
     FileSize(u64),
+}
+
+/// A limit of bytes in the private directories that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskLimit(pub u64);
+
+impl Display for DiskLimit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "disk limit of {} bytes reached", self.0)
+    }
+}
+
+impl Ended {
+    /// Returns the limits that the program reached, as text: the one that ended it, and that of the disk.
+    #[must_use]
+    pub fn limits(&self) -> Vec<String> {
+        let reached = self.reached.iter().map(ToString::to_string);
+        reached.chain(self.full.iter().map(ToString::to_string)).collect()
+    }
 }
 
 impl Display for Reached {

@@ -233,6 +233,7 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
 pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host: &Host) -> Error {
     let error = match fault {
         Fault::Child(error) => error,
+        Fault::Observer(error) => return Error::Step { origin: "explain".to_owned(), error },
         Fault::Plan(error) => return Error::Plan(error),
         Fault::Cgroup(error) => return Error::Cgroup(error),
     };

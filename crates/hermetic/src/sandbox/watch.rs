@@ -1,7 +1,7 @@
 //! One program in its sandbox from start to end, and the loop that watches any number of them.
 
 use super::cgroup::SandboxCgroup;
-use super::ended::{Ended, Reached, RemainingProcess};
+use super::ended::{DiskLimit, Ended, Reached, RemainingProcess};
 use super::kept::OwnFiles;
 use super::terminal::CallerTerminal;
 use crate::explain;
@@ -40,6 +40,9 @@ pub(crate) enum Fault {
     /// The child cannot be created or watched.
     #[error(transparent)]
     Child(#[from] Error),
+    /// The program cannot be observed.
+    #[error(transparent)]
+    Observer(Error),
     /// The program cannot be moved into its cgroup.
     #[error(transparent)]
     Cgroup(#[from] husk_cgroup::Error),
@@ -168,6 +171,7 @@ impl Sandbox {
                 None => reached(status, &self.limits, self.home.as_deref()),
             };
             let usage = self.child.usage().unwrap_or_default();
+            let full = self.limits.disk.filter(|_| self.child.has_full_space()).map(DiskLimit);
             let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
             let had_terminal = self.terminal.take().is_some_and(CallerTerminal::end);
             let (was_signalled, losses) = (self.was_signalled, Vec::new());
@@ -178,6 +182,7 @@ impl Sandbox {
                 usage,
                 remaining,
                 reached,
+                full,
                 had_terminal,
                 was_signalled,
                 losses,
@@ -193,7 +198,7 @@ impl Sandbox {
                 Some(Request::RemainingProcesses) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Files) => self.files = Some(Arc::new(self.child.requested_fd()?)),
-                Some(Request::Listener) => self.observe()?,
+                Some(Request::Listener) => self.observe().map_err(Fault::Observer)?,
                 Some(Request::Stopped) => {
                     // Lets the first process wait for signals again.
                     self.child.go_on()?;

@@ -324,6 +324,12 @@ impl Child {
         self.memory().script().journal.ended().map(|(_, usage)| usage)
     }
 
+    /// Returns whether the program that [`Step::CloneAndReap`] waited for has failed and left the file system full that
+    /// the step names. Final once the child has ended.
+    pub fn has_full_space(&mut self) -> bool {
+        self.memory().script().journal.is_full()
+    }
+
     /// Whether the child has execed or ended. Unlike [`is_released`](Self::is_released), this also detects
     /// the exec of a second process.
     ///

@@ -14,7 +14,8 @@ pub(super) fn new_net() {
     for loopback in [false, true] {
         let mut command = Command::new("sh");
         own_root(&mut command).new_namespaces(Namespaces::PID).args(["-c", "echo $$; read line"]);
-        let steps = [Step::NewNet { loopback }, Step::Setsid, Step::JoinNewNet, Step::VforkAndReap];
+        let steps =
+            [Step::NewNet { loopback }, Step::Setsid, Step::JoinNewNet, Step::VforkAndReap { space: None }];
         command.final_steps(list(steps)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop().spawn().unwrap();
         let mut number = [0; 2];

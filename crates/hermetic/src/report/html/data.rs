@@ -1,7 +1,7 @@
 //! The data of a page, in lines at its end. They are text to a browser; husk reads them to add a run to the page.
 //!
 //! ```text
-//! run      NAME  ID  TIMESTAMP  NUMBER OF TESTS NOT RUN
+//! run      NAME  ID  TIMESTAMP  NUMBER OF TESTS NOT RUN  [GROUP  BEGIN OF THE GROUP]
 //! test     NAME  VERDICT  REASON FOR BEING IGNORED
 //! attempt  START  WALL  CPU  PEAK  OUTPUT
 //! remark   TOPIC  TEXT
@@ -26,7 +26,18 @@ pub struct Run {
     pub timestamp: String,
     /// The number of tests that were not begun.
     pub not_run: usize,
+    /// The group that it belongs to, if other processes run more tests of the binary.
+    pub group: Option<Group>,
     pub(super) tests: Vec<Row>,
+}
+
+/// Processes that each run some tests of a binary, such as those of one nextest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The name that the processes share.
+    pub name: String,
+    /// When the first of them began, in microseconds since 1970.
+    pub began: u64,
 }
 
 /// A test.
@@ -59,6 +70,8 @@ pub(super) enum Topic {
     End,
     /// A limit that ended the test.
     Limit,
+    /// The limit of the private directories, which the test filled.
+    Full,
     /// A process that was left running.
     Left,
     /// A denial by the sandbox, with the option that lifts it.
@@ -66,13 +79,14 @@ pub(super) enum Topic {
 }
 
 impl Topic {
-    const ALL: [Self; 4] = [Self::End, Self::Limit, Self::Left, Self::Denied];
+    const ALL: [Self; 5] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied];
 
     /// Returns the topic as one word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::End => "end",
             Self::Limit => "limit",
+            Self::Full => "full",
             Self::Left => "left",
             Self::Denied => "denied",
         }
@@ -81,7 +95,7 @@ impl Topic {
     /// Returns a remark for a reader who does not see its topic.
     pub(super) fn sentence(self, text: &str) -> String {
         match self {
-            Self::End | Self::Denied => text.to_owned(),
+            Self::End | Self::Full | Self::Denied => text.to_owned(),
             Self::Limit => format!("killed: {text}"),
             Self::Left => format!("killed a process that was left running: {text}"),
         }
@@ -113,6 +127,23 @@ impl Run {
         });
     }
 
+    /// Adds a run of the same group. A test that both have was run again.
+    pub(super) fn join(&mut self, mut other: Self) {
+        let began = |run: &Self| run.group.as_ref().map_or(0, |group| group.began);
+        if began(&other) < began(self) {
+            std::mem::swap(self, &mut other);
+        }
+        let later = began(&other).saturating_sub(began(self));
+        self.not_run += other.not_run;
+        for mut test in other.tests {
+            test.attempts.iter_mut().for_each(|attempt| attempt.start = attempt.start.saturating_add(later));
+            match self.tests.iter_mut().find(|known| known.name == test.name) {
+                Some(known) => known.try_again(test),
+                None => self.tests.push(test),
+            }
+        }
+    }
+
     /// Returns the time from the beginning to the end of the last test.
     pub(super) fn micros(&self) -> u64 {
         let attempts = self.tests.iter().flat_map(|test| &test.attempts);
@@ -121,6 +152,19 @@ impl Run {
 }
 
 impl Row {
+    /// Adds the attempts of another run. The one that began last decides.
+    fn try_again(&mut self, other: Self) {
+        let last = |row: &Self| row.attempts.iter().map(|attempt| attempt.start).max();
+        let (before, verdict) = match last(&other) >= last(self) {
+            true => (self.verdict, other.verdict),
+            false => (other.verdict, self.verdict),
+        };
+        let is_flaky = before == Verdict::Failed && verdict == Verdict::Passed;
+        self.verdict = if is_flaky { Verdict::Flaky } else { verdict };
+        self.attempts.extend(other.attempts);
+        self.attempts.sort_by_key(|attempt| attempt.start);
+    }
+
     /// Returns the total time of all attempts.
     pub(super) fn wall(&self) -> u64 {
         self.attempts.iter().fold(0, |sum, attempt| sum.saturating_add(attempt.wall))
@@ -140,6 +184,7 @@ impl Try {
         let ended = &attempt.ended;
         let mut remarks: Vec<_> =
             ended.reached.iter().map(|reached| (Topic::Limit, reached.to_string())).collect();
+        remarks.extend(ended.full.iter().map(|full| (Topic::Full, full.to_string())));
         remarks.extend(ended.remaining.iter().map(|process| (Topic::Left, process.command.clone())));
         remarks.extend(attempt.unusual_end().map(|status| (Topic::End, status)));
         Self {
@@ -223,9 +268,15 @@ pub(super) fn write(runs: &[Run], page: &mut String) {
         tolerate(writeln!(page, "{line}"), "writing to a string does not fail");
     };
     line(format_args!("{}", BEGIN.trim_end()));
-    for Run { name, id, timestamp, not_run, tests } in runs {
+    for Run { name, id, timestamp, not_run, group, tests } in runs {
         let (name, id, timestamp) = (Field(name), Field(id), Field(timestamp));
-        line(format_args!("run\t{name}\t{id}\t{timestamp}\t{not_run}"));
+        match group {
+            Some(Group { name: group, began }) => {
+                let group = Field(group);
+                line(format_args!("run\t{name}\t{id}\t{timestamp}\t{not_run}\t{group}\t{began}"));
+            }
+            None => line(format_args!("run\t{name}\t{id}\t{timestamp}\t{not_run}")),
+        }
         for Row { name, verdict, why, attempts } in tests {
             let (name, why) = (Field(name), Field(why.as_deref().unwrap_or_default()));
             line(format_args!("test\t{name}\t{}\t{why}", verdict.word()));
@@ -247,8 +298,13 @@ pub(super) fn read(page: &str) -> Option<Vec<Run>> {
     for line in lines.lines() {
         let fields: Vec<_> = line.split('\t').collect();
         match *fields.as_slice() {
-            ["run", name, id, timestamp, not_run] => runs.push(Run {
+            ["run", name, id, timestamp, not_run, ref group @ ..] => runs.push(Run {
                 not_run: not_run.parse().ok()?,
+                group: match *group {
+                    [] => None,
+                    [name, began] => Some(Group { name: text(name)?, began: began.parse().ok()? }),
+                    _ => return None,
+                },
                 ..Run::new(text(name)?, text(id)?, text(timestamp)?)
             }),
             ["test", name, verdict, why] => runs.last_mut()?.tests.push(Row {
@@ -280,7 +336,7 @@ pub(super) fn read(page: &str) -> Option<Vec<Run>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{END, MOST_SAID, Row, Run, Topic, Try, read, shortened, write};
+    use super::{END, Group, MOST_SAID, Row, Run, Topic, Try, read, shortened, write};
     use crate::Verdict;
 
     #[test]
@@ -299,7 +355,9 @@ mod tests {
             Row { name: name.clone(), verdict: Verdict::Failed, why: None, attempts: vec![attempt; 2] },
             Row { name: name.clone(), verdict: Verdict::Ignored, why, attempts: Vec::new() },
         ];
-        let runs = vec![Run { tests, not_run: 5, ..Run::new(name.clone(), name, "now".to_owned()) }; 2];
+        let group = Some(Group { name: name.clone(), began: 6 });
+        let alone = Run { tests, not_run: 5, ..Run::new(name.clone(), name, "now".to_owned()) };
+        let runs = vec![Run { group, ..alone.clone() }, alone];
         let mut page = String::new();
         write(&runs, &mut page);
         assert_eq!(read(&page).unwrap(), runs);
