@@ -226,6 +226,9 @@ impl Suite {
             ));
         }
         if go::is_go(args) {
+            if profile.image.is_some() {
+                return Err("--each with 'go test' needs the host's files; leave out --rootfs".to_owned());
+            }
             let each = match each {
                 Each::Usual => Each::Test,
                 Each::File => {
@@ -285,7 +288,7 @@ pub(crate) fn ended(code: i32) -> Ended {
 #[cfg(test)]
 mod tests {
     use super::{Each, Suite};
-    use crate::Profile;
+    use crate::{Image, Profile};
 
     #[test]
     fn adapter_follows_from_the_command() {
@@ -313,5 +316,8 @@ mod tests {
             assert!(suite(words, Some(each), false).is_err(), "{words:?}");
         }
         assert!(suite(&["./a.t"], Some(Each::Test), true).is_err());
+        let (image, args) = (Some(Image::of("/image".into())), vec!["go".into(), "test".into()]);
+        let profile = Profile { args, image, ..Profile::default() };
+        assert!(Suite::of(&profile, Some(Each::Usual), false).is_err());
     }
 }
