@@ -313,6 +313,13 @@ impl Seen {
         assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
     }
 
+    /// Asserts that standard output contains this text.
+    #[track_caller]
+    pub(crate) fn shows(&self, wanted: &str) {
+        let out = String::from_utf8_lossy(&self.0.stdout);
+        assert!(out.contains(wanted), "{out}\n{}\n{wanted}", String::from_utf8_lossy(&self.0.stderr));
+    }
+
     /// Asserts this exit code, and that standard error contains this text.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, wanted: &str) {

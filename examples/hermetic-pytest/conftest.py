@@ -6,6 +6,7 @@
 
 The pytest in a sandbox gets the same options. It writes pytest's reports to a file, which the outer pytest reads. So
 everything that uses reports (pytest's own output, --junit-xml, -x) works as usual. Without this file,
+`husk test --each -- pytest` also runs each file in its own sandbox, with husk's own output and reports, and
 `husk test -- pytest` runs all tests in one sandbox.
 """
 

@@ -22,6 +22,10 @@ pub struct Profile {
     pub tools: Vec<ToolPath>,
     /// Symlinks in hidden directories that lead to tools.
     pub links: Vec<Link>,
+    /// Files in a directory of the program's own, `/run/husk`.
+    pub files: Vec<OwnFile>,
+    /// The working directory, if it is not the caller's.
+    pub directory: Option<PathBuf>,
     pub net: Net,
     pub limits: Limits,
     /// How long the machine appears to have been up when the program starts.
@@ -84,6 +88,14 @@ pub struct Show {
 pub struct ToolPath {
     pub file: HostFile,
     pub access: PathAccess,
+}
+
+/// A file that only the sandbox has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnFile {
+    /// Its name, without a directory.
+    pub name: String,
+    pub text: String,
 }
 
 /// How a path is shown.

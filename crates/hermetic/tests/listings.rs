@@ -341,7 +341,7 @@ fn plan_resolves_no_path_after_a_change_of_root() {
         Streams::Callers,
         Streams::Terminal,
         Streams::ForegroundTerminal,
-        Streams::Captured(Fd::STDOUT),
+        Streams::Captured { output: Fd::STDOUT, errors: Fd::STDOUT },
         Streams::Heard(Fd::STDOUT),
     ];
     for (profile, host) in &plans {

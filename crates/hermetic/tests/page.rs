@@ -25,7 +25,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
         losses: Vec::new(),
         files: None,
     };
-    Attempt { start: Duration::from_millis(start), ended, said: said.to_owned() }
+    Attempt { start: Duration::from_millis(start), ended, reported: None, said: said.to_owned() }
 }
 
 fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {

@@ -20,10 +20,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    BinaryKind, Caches, Caller, Choice, Ended, Error, Explain, Explanation, Image, Isolation, Limits, Net,
-    PathAccess, Profile, Screen, Setting, Show, Tools, Variable,
+    Attempt, BinaryKind, Caches, Caller, Choice, Each, Ended, Error, Explain, Explanation, Image, Isolation,
+    Limits, Net, PathAccess, Profile, Screen, Setting, Show, Suite, Tools, Variable,
 };
-use report::{Destinations, Report};
+use report::{Destinations, Named, Report};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 use settings::{Settings, Subject};
@@ -36,7 +36,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{self, Path, PathBuf};
 use std::process;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 pub(crate) const MORE: &str = "
@@ -69,8 +69,18 @@ EXAMPLES:
   {husk} test --bundle bundle                 run the program of a bundle
   {husk} test --shell -- ./check              open a shell in the sandbox of a test
   {husk} test --keep files -- ./check         copy what a test wrote to /tmp and other private directories
+  {husk} test --junit out.xml -- ./check      write a report for continuous integration
+  {husk} test --each -- pytest                give each file of pytest a sandbox
+  {husk} test --each -- go test ./...         give each test of go a sandbox
+  {husk} test --tap --each -- t/*.t           run programs that print TAP
   {husk} test --plan -- ./check               print the steps
   {husk} test --plan --runner -- BINARY       list the tests of a binary with their steps
+
+--each gives the tests of another tool sandboxes of their own, as many at a time as there are processors. For pytest
+these are files, or tests with --each=test; for 'go test' they are tests, or packages with --each=package. The tool
+itself lists the tests, and reads its own arguments. With --tap, husk reads a result for each test point that the
+program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
+with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
@@ -176,29 +186,43 @@ pub(crate) struct Test {
     program: Vec<OsString>,
 }
 
-/// Options for test binaries.
+/// Options for tests: those of a test binary, or a program that is one test.
 #[derive(Clone, Debug, clap::Args)]
 struct Tests {
     /// Run each test of a test binary in its own sandbox, as a runner for cargo
     #[arg(long)]
     runner: bool,
+    /// Give each test of pytest or go its own sandbox: test, file, package
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "usual",
+        hide_possible_values = true,
+        conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"]
+    )]
+    each: Option<What>,
+    /// Read TAP, with a result for each point; with --each, from each argument
+    #[arg(long, conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"])]
+    tap: bool,
     /// Run one part of the tests: 1/3 is the first of three
-    #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
+    #[arg(long, value_name = "PART/PARTS", value_parser = shard)]
     shard: Option<(usize, usize)>,
     /// Start no more tests after a failure
-    #[arg(long, requires = "runner")]
+    #[arg(long)]
     fail_fast: bool,
     /// Run a failed test again up to this often; if it passes, it is flaky
-    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
+    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     retries: usize,
     /// Append a line of JSON for each test to this file; '-' is standard output
-    #[arg(long, value_name = "FILE", requires = "runner")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write results as JUnit XML to this file; '-' is standard output
-    #[arg(long, value_name = "FILE", requires = "runner")]
+    #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Write results as a page for a browser to this file; '-' is standard output
-    #[arg(long, value_name = "FILE", requires = "runner")]
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
@@ -207,6 +231,26 @@ enum Network {
     None,
     Loopback,
     Host,
+}
+
+/// The tests that share a sandbox.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    Usual,
+    Test,
+    File,
+    Package,
+}
+
+impl What {
+    fn each(self) -> Each {
+        match self {
+            Self::Usual => Each::Usual,
+            Self::Test => Each::Test,
+            Self::File => Each::File,
+            Self::Package => Each::Package,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -298,7 +342,7 @@ impl Configured {
         if let Some(test) = self.read.borrow().get(&overrides) {
             return Ok(test.clone());
         }
-        let words = self.settings.words(&overrides, is_runner).into_iter().chain(self.typed.iter().cloned());
+        let words = self.settings.words(&overrides).into_iter().chain(self.typed.iter().cloned());
         let words = words.chain(["--".into()]).chain(typed.program.iter().cloned());
         let matches = self.command.clone().try_get_matches_from(words);
         let matches = matches.map_err(|error| anyhow!("husk.toml: {}", options::message(&error)))?;
@@ -309,9 +353,9 @@ impl Configured {
 }
 
 /// Returns the options for the named test; `None` if husk.toml does not exist.
-type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
+type Options<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 
-fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
+fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
     let (is_plan, tests, explain) = (test.plan, test.tests.clone(), test.explain.explain());
     let (is_shell, keep) = (test.shell, test.keep.clone().filter(|_| !is_plan));
@@ -341,17 +385,24 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         }
         husk_hermetic::show(&mut profile);
         tests.refuse_reports(&profile)?;
-        let mut told = Report::begin(&profile, tests.shard, tests.reports())?;
+        let mut told = Report::begin(Named::binary(&profile, tests.shard), tests.reports())?;
         if kind == BinaryKind::Tests
-            && let Some((done, written)) =
-                run_tests(&profile, how, &tests, explain, (named, &tools), &mut told)?
+            && let Some(done) = run_tests(&profile, how, &tests, explain, None, (named, &tools), &mut told)?
         {
-            done.losses.iter().for_each(|loss| session.log.warning(loss));
-            told.finish(done.not_run)?;
-            written?;
-            return Ok(if done.success { Exit::Success } else { Exit::Tests });
+            return report_tests(done, told, session);
         }
         report = Some(told);
+    }
+    if tests.each.is_some() || tests.tap {
+        let suite = Suite::of(&profile, tests.each.map(What::each), tests.tap).map_err(Error::Setting)?;
+        tests.refuse_reports(&profile)?;
+        let named_so = if tests.tap && tests.each.is_some() { Named::programs } else { Named::command };
+        let mut told = Report::begin(named_so(&profile, tests.shard), tests.reports())?;
+        if let Some(done) =
+            run_tests(&profile, how, &tests, explain, Some(&suite), (named, &tools), &mut told)?
+        {
+            return report_tests(done, told, session);
+        }
     }
     if is_shell {
         if husk_hermetic::binary_kind(&profile) != BinaryKind::Other {
@@ -366,14 +417,26 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         output::print(&*escape::text(&listing))?;
         return Ok(Exit::Success);
     }
-    match husk_hermetic::run(&profile, how) {
-        Ok(ended) => {
+    let is_test = !tests.runner && !is_shell;
+    if is_test {
+        tests.refuse_reports(&profile)?;
+        report = Some(Report::begin(Named::command(&profile, None), tests.reports())?);
+        if let Some((part, parts)) = tests.shard.filter(|(part, _)| *part != 1) {
+            session.log.note(&format!(
+                "not run: the program is one test, and so in shard 1/{parts}, not {part}/{parts}"
+            ));
+            report.map_or(Ok(()), |report| report.finish(0))?;
+            return Ok(Exit::Success);
+        }
+    }
+    match attempts(&profile, how, if is_test { tests.retries } else { 0 }, session) {
+        Ok((attempts, ended)) => {
             if let Some(keep) = &keep {
                 session.log.note(&keep.keep(&ended)?);
             }
             let explanation = explain.is_due(&ended).then(|| husk_hermetic::explain(&profile, &ended, how));
             if let Some(mut report) = report {
-                report.add_program(&profile, &ended, explanation.clone());
+                report.add_program(attempts, explanation.clone());
                 report.finish(0)?;
             }
             let command =
@@ -395,18 +458,60 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     }
 }
 
-/// Runs each test of a libtest binary; `None` for other programs. Also returns whether the results could be
+/// Runs a program until it succeeds, or until it has been run again this often. Returns all attempts, and the last one's
+/// end.
+fn attempts(
+    profile: &Profile,
+    how: Isolation,
+    retries: usize,
+    session: &Session<'_>,
+) -> Result<(Vec<Attempt>, Ended), Error> {
+    let began = Instant::now();
+    let mut attempts = Vec::new();
+    loop {
+        let start = began.elapsed();
+        let ended = husk_hermetic::run(profile, how)?;
+        let is_over = ended.status.success() || ended.was_signalled || attempts.len() == retries;
+        // The caller has seen the program's output.
+        attempts.push(Attempt { start, ended: ended.clone(), reported: None, said: String::new() });
+        let count = attempts.len();
+        if !is_over {
+            let why = ended.reached.map_or(ended.status.to_string(), |reached| reached.to_string());
+            session.log.note(&format!("attempt {count} failed ({why}); running it again"));
+            continue;
+        }
+        if ended.status.success() && count > 1 {
+            session.log.note(&format!("flaky: passed at attempt {count}"));
+        }
+        return Ok((attempts, ended));
+    }
+}
+
+/// Writes the reports on tests that have ended.
+fn report_tests(
+    (done, written): (husk_hermetic::Tests, Result<()>),
+    report: Report,
+    session: &Session<'_>,
+) -> Result<Exit> {
+    done.losses.iter().for_each(|loss| session.log.warning(loss));
+    report.finish(done.not_run)?;
+    written?;
+    Ok(if done.success { Exit::Success } else { Exit::Tests })
+}
+
+/// Runs each test of a suite, or of a libtest binary; `None` for other programs. Also returns whether the results could be
 /// written: tests run and are reported even if not.
 fn run_tests(
     profile: &Profile,
     how: Isolation,
     tests: &Tests,
     explain: Explain,
-    (named, tools): (Named<'_>, &Tools),
+    suite: Option<&Suite>,
+    (named, tools): (Options<'_>, &Tools),
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
-    let setting =
-        setting(Setting { profile: profile.clone(), retries: tests.retries, explain }, tests, (named, tools));
+    let usual = Setting { profile: profile.clone(), retries: tests.retries, explain };
+    let setting = setting(usual, tests, suite.is_none(), (named, tools));
     let mut choice = Choice {
         shard: tests.shard,
         fails_fast: tests.fail_fast,
@@ -415,7 +520,10 @@ fn run_tests(
         record: &mut |tested| report.add(tested),
     };
     let mut results = LineWriter::new(Lasting::default());
-    let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
+    let done = match suite {
+        Some(suite) => Some(husk_hermetic::run_suite(profile, how, suite, &mut choice, &mut results)?),
+        None => husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?,
+    };
     results.flush()?;
     Ok(done.map(|done| (done, results.get_ref().finish())))
 }
@@ -425,7 +533,8 @@ fn run_tests(
 fn setting<'s>(
     usual: Setting,
     tests: &'s Tests,
-    (named, tools): (Named<'s>, &'s Tools),
+    is_binary: bool,
+    (named, tools): (Options<'s>, &'s Tools),
 ) -> impl Fn(&str) -> Result<Rc<Setting>, Error> + 's {
     let usual = Rc::new(usual);
     let known = RefCell::new(vec![usual.clone()]);
@@ -437,7 +546,9 @@ fn setting<'s>(
                 let mut profile = test.profile(Profile::default(), tools);
                 // The warnings are the same for each test.
                 drop(husk_hermetic::show_outputs(&mut profile));
-                husk_hermetic::show(&mut profile);
+                if is_binary {
+                    husk_hermetic::show(&mut profile);
+                }
                 tests.refuse_reports(&profile).map_err(wrong)?;
                 Some(Setting { profile, retries, explain })
             }

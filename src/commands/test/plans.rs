@@ -1,6 +1,6 @@
 //! `husk test --plan --runner`: the plan of each test of a binary.
 
-use super::{Named, Tests, found, setting};
+use super::{Options, Tests, found, setting};
 use crate::exit::Exit;
 use crate::output::{self, escape};
 use anyhow::Result;
@@ -13,7 +13,7 @@ pub(super) fn print(
     kind: BinaryKind,
     tests: &Tests,
     how: Isolation,
-    (named, tools): (Named<'_>, &Tools),
+    (named, tools): (Options<'_>, &Tools),
 ) -> Result<Exit> {
     let mut text = found(tools);
     if kind == BinaryKind::Other {
@@ -21,7 +21,7 @@ pub(super) fn print(
     } else {
         husk_hermetic::show(&mut profile);
         let usual = Setting { profile: profile.clone(), retries: tests.retries, explain: Explain::Off };
-        let setting = setting(usual, tests, (named, tools));
+        let setting = setting(usual, tests, true, (named, tools));
         let choice = Choice {
             shard: tests.shard,
             fails_fast: tests.fail_fast,

@@ -17,17 +17,79 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Report {
     binary: String,
     /// Microseconds since 1970.
     began: u64,
+    /// The name and the identifier of the program as a single test.
+    test: String,
+    id: String,
     lines: Option<File>,
     /// The first error. After it, no more lines are written.
     written: Result<()>,
     junit: Option<(Document, Suite)>,
     html: Option<(Document, Run)>,
+}
+
+/// The names of a program in its reports.
+pub(crate) struct Named {
+    binary: String,
+    /// The name of the program as a single test.
+    test: String,
+    test_id: String,
+    suite: String,
+    id: String,
+}
+
+impl Named {
+    /// Returns the names of a test binary, or of one shard of its tests.
+    pub(crate) fn binary(profile: &Profile, shard: Option<(usize, usize)>) -> Self {
+        let path = profile.args.first().map(PathBuf::from).unwrap_or_default();
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let target = file.rsplit_once('-').map_or(&*file, |(name, _hash)| name);
+        let suite = match env::var("CARGO_PKG_NAME") {
+            Ok(package) if package.replace('-', "_") != target => format!("{package}::{target}"),
+            Ok(package) => package,
+            Err(_) => target.to_owned(),
+        };
+        let id = shard.map_or(file.to_string(), |(part, parts)| format!("{file} {part}/{parts}"));
+        let binary = path.to_string_lossy().into_owned();
+        let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
+        let test = if words.is_empty() { binary.clone() } else { words.join(" ") };
+        Self { binary, test_id: format!("{id} {test}"), test, suite, id }
+    }
+
+    /// Returns the names of any other program, or of one shard of its tests. As a test, it is named by its command line,
+    /// which may be shortened.
+    pub(crate) fn command(profile: &Profile, shard: Option<(usize, usize)>) -> Self {
+        let path = profile.args.first().map(PathBuf::from).unwrap_or_default();
+        let file = path.file_name().unwrap_or_default();
+        let words = [file].into_iter().chain(profile.args.iter().skip(1).map(OsString::as_os_str));
+        let test = shortened(words.map(husk_hermetic::quoted).collect::<Vec<_>>().join(" "));
+        let suite = file.to_string_lossy().into_owned();
+        let id = shard.map_or(test.clone(), |(part, parts)| format!("{test} {part}/{parts}"));
+        Self { binary: path.to_string_lossy().into_owned(), test_id: test.clone(), test, suite, id }
+    }
+}
+
+impl Named {
+    /// Returns the names of several programs that print TAP.
+    pub(crate) fn programs(profile: &Profile, shard: Option<(usize, usize)>) -> Self {
+        Self { binary: "tap".to_owned(), suite: "tap".to_owned(), ..Self::command(profile, shard) }
+    }
+}
+
+/// Shortens a name to a length that fits on a line.
+fn shortened(name: String) -> String {
+    const MOST: usize = 100;
+    let name = name.replace(char::is_control, " ");
+    match name.char_indices().nth(MOST) {
+        Some((place, _)) => name.split_at(place).0.to_owned() + "…",
+        None => name,
+    }
 }
 
 /// The destinations of the reports.
@@ -72,10 +134,9 @@ fn duplicate(number: i32) -> io::Result<File> {
 }
 
 impl Report {
-    /// Opens the reports on the tests of a profile's program, or on one shard of them.
+    /// Opens the reports.
     pub(crate) fn begin(
-        profile: &Profile,
-        shard: Option<(usize, usize)>,
+        Named { binary, test, test_id, suite: name, id }: Named,
         Destinations { json, junit, html }: Destinations<'_>,
     ) -> Result<Self> {
         let stream = |path: &Path| {
@@ -97,15 +158,6 @@ impl Report {
                 Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
             anyhow::Ok(Document::File { path: path.to_owned(), directory, name })
         };
-        let binary = profile.args.first().map(PathBuf::from).unwrap_or_default();
-        let file = binary.file_name().unwrap_or_default().to_string_lossy();
-        let target = file.rsplit_once('-').map_or(&*file, |(name, _hash)| name);
-        let name = match env::var("CARGO_PKG_NAME") {
-            Ok(package) if package.replace('-', "_") != target => format!("{package}::{target}"),
-            Ok(package) => package,
-            Err(_) => target.to_owned(),
-        };
-        let id = shard.map_or(file.to_string(), |(part, parts)| format!("{file} {part}/{parts}"));
         let now = husk_runtime::now();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let junit = junit.map(document).transpose()?;
@@ -116,7 +168,9 @@ impl Report {
             began: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             html: html.map(|html| (html, Run::new(name.clone(), id.clone(), now.clone()))),
             junit: junit.map(|junit| (junit, Suite::new(name, id, now))),
-            binary: binary.to_string_lossy().into_owned(),
+            binary,
+            test,
+            id: test_id,
         })
     }
 
@@ -135,20 +189,17 @@ impl Report {
     }
 
     /// Adds the result of a program that is a single test, or that must run all of its tests itself.
-    pub(crate) fn add_program(&mut self, profile: &Profile, ended: &Ended, explained: Option<Explanation>) {
-        let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
-        let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
-        let name = if words.is_empty() { self.binary.clone() } else { words.join(" ") };
+    pub(crate) fn add_program(&mut self, attempts: Vec<Attempt>, explained: Option<Explanation>) {
+        let name = self.test.clone();
         if let Some((_, suite)) = &mut self.junit {
-            suite.id = format!("{} {name}", suite.id);
+            suite.id.clone_from(&self.id);
         }
         if let Some((_, run)) = &mut self.html {
             match env::var("NEXTEST_RUN_ID") {
                 Ok(name) => run.group = Some(Group { name, began: self.began }),
-                Err(_) => run.id = format!("{} {name}", run.id),
+                Err(_) => run.id.clone_from(&self.id),
             }
         }
-        let attempts = vec![Attempt { start: Duration::ZERO, ended: ended.clone(), said: String::new() }];
         self.add(&Tested { name, mode: None, attempts, ignored: None, explained });
     }
 

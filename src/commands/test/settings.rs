@@ -33,10 +33,8 @@ const OVERRIDE: &str = "override";
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
 const TOGETHER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "strict", "keep-caches"];
-/// Options that only the runner has.
-const RUNNER: &[&str] = &["shard", "fail-fast", "json", "junit", "html", "retries"];
 /// Options that choose what husk does, and so belong on the command line.
-const TYPED: &[&str] = &["config", "runner", "plan", "shell", "keep", "help"];
+const TYPED: &[&str] = &["config", "runner", "each", "tap", "plan", "shell", "keep", "help"];
 
 /// The content of a file.
 #[derive(Debug, Default)]
@@ -52,10 +50,9 @@ struct Override {
     said: Vec<SetOption>,
 }
 
-/// An option and the arguments that it stands for.
+/// The arguments that an option stands for.
 #[derive(Debug)]
 struct SetOption {
-    option: String,
     words: Vec<OsString>,
 }
 
@@ -127,10 +124,9 @@ impl Settings {
     }
 
     /// Returns the arguments that the file and these overrides stand for.
-    pub(crate) fn words(&self, overrides: &[usize], is_runner: bool) -> Vec<OsString> {
+    pub(crate) fn words(&self, overrides: &[usize]) -> Vec<OsString> {
         let overrides = overrides.iter().filter_map(|place| self.overrides.get(*place));
         let said = self.all.iter().chain(overrides.flat_map(|one| &one.said));
-        let said = said.filter(|said| is_runner || !RUNNER.contains(&said.option.as_str()));
         said.flat_map(|said| said.words.iter().cloned()).collect()
     }
 }
@@ -254,7 +250,7 @@ impl SettingsReader<'_> {
         let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
         let read = self.command.clone().try_get_matches_from(alone);
         read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
-        Ok(SetOption { option: name.to_owned(), words })
+        Ok(SetOption { words })
     }
 
     /// Returns the value, or the values of an array, as strings.

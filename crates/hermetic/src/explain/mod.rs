@@ -61,9 +61,14 @@ impl Explain {
     /// Returns whether a run is to be explained. Without the signal that a program was sent, it would run differently.
     #[must_use]
     pub fn is_due(self, ended: &Ended) -> bool {
+        self.is_due_after(!ended.status.success(), ended)
+    }
+
+    /// Like `is_due`, for a program that has failed or passed whatever its exit status.
+    pub(crate) fn is_due_after(self, is_failed: bool, ended: &Ended) -> bool {
         match self {
             Self::Off => false,
-            Self::Auto => !ended.status.success() && !ended.was_signalled,
+            Self::Auto => is_failed && !ended.was_signalled,
             Self::Always => !ended.was_signalled,
         }
     }
@@ -170,10 +175,9 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
     }
 }
 
-/// Returns whether an observed run passed, as far as it is comparable with a run that has other limits.
-pub(crate) fn passed(profile: &Profile, again: &Ended) -> Option<bool> {
-    let is_ours = again.reached.is_some() && profile.limits.wall.is_none();
-    (!is_ours).then(|| again.status.success())
+/// Returns whether the end of an observed run is comparable with a run that has other limits.
+pub(crate) fn is_comparable(profile: &Profile, again: &Ended) -> bool {
+    again.reached.is_none() || profile.limits.wall.is_some()
 }
 
 /// Runs a program that has ended like `first` again, and explains that.
@@ -188,11 +192,12 @@ fn look(profile: &Profile, first: &Ended, how: Isolation) -> Result<Explanation,
     let output = CapturedOutput::captured()?;
     let (again, noted) = machine.run_observed(&observed, output.streams())?;
     let output = output.finish()?;
-    let facts = facts(profile, &machine.host, first, &String::from_utf8_lossy(&output));
+    let facts = facts(profile, &machine.host, first, &output.text());
     let denied = judge::judge(&noted, &facts);
     // With another standard input it may have succeeded for that reason.
     let has_input = !machine.host.null_streams.contains(&Fd::STDIN);
-    let passed = passed(profile, &again).filter(|passed| !(*passed && has_input));
+    let passed = is_comparable(profile, &again).then(|| again.status.success());
+    let passed = passed.filter(|passed| !(*passed && has_input));
     let passes_with = match confirm::granted(profile, first.wall, &denied) {
         Some((profile, grants))
             if !first.status.success() && !again.status.success() && !again.was_signalled =>

@@ -138,7 +138,8 @@ impl Denied {
 
 /// Quotes a word for a shell, if it needs that. Control characters, and bytes that are not UTF-8, become escape
 /// sequences of `$'...'`, which not every shell reads.
-pub(crate) fn quoted(word: &OsStr) -> String {
+#[must_use]
+pub fn quoted(word: &OsStr) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+=:@%,~".contains(char);
     match word.to_str() {
         Some(word) if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('~') => {

@@ -4,6 +4,7 @@ use super::image::{self, Opened};
 use super::landlock::LandlockRules;
 use super::layers::{layer, make_read_only, mkdir, mount_on_own, set_all};
 use super::view::{self, Cover};
+use crate::adapters::OWN;
 use crate::bundle::ALWAYS;
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
@@ -266,6 +267,26 @@ fn own(
             let (target, path) = (plan.text(&link.target)?, plan.text(place)?);
             plan.push(Step::Symlink { target, path });
         }
+    }
+    written(profile, covers, plan)
+}
+
+/// Writes the files that only the sandbox has.
+fn written(profile: &Profile, covers: &[Cover], plan: &mut Builder<'_>) -> Result<(), Error> {
+    if profile.files.is_empty() {
+        return Ok(());
+    }
+    let directory =
+        view::place(Path::new(OWN), covers).ok_or_else(|| plan.error("needs a directory at /run"))?;
+    mkdir(&directory, 0o755, plan)?;
+    for file in &profile.files {
+        let (path, out) = (plan.text(directory.join(&file.name))?, plan.register()?);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o644), out });
+        let bytes = plan.slice(file.text.as_bytes());
+        plan.push(Step::Write { fd: out.into(), bytes });
+        plan.push(Step::Close { fd: out.into() });
+        plan.release(out);
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ impl LandlockRules {
         plan.at("landlock");
         let callers = match streams {
             Streams::Callers | Streams::Terminal | Streams::ForegroundTerminal => [true; 3],
-            Streams::Captured(_) => [false; 3],
+            Streams::Captured { .. } => [false; 3],
             Streams::Heard(_) => [true, false, true],
         };
         let numbers = [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().zip(callers).zip(host.written);

@@ -17,8 +17,8 @@ pub enum Streams {
     Terminal,
     /// Like `Terminal`, with the program in the foreground.
     ForegroundTerminal,
-    /// Empty standard input, and this descriptor of the caller for output and errors.
-    Captured(Fd),
+    /// Empty standard input, and these descriptors of the caller for output and errors.
+    Captured { output: Fd, errors: Fd },
     /// The caller's, with this descriptor of the caller as standard output.
     Heard(Fd),
 }

@@ -156,11 +156,11 @@ pub fn plan<'b>(
     let process = profile.image.as_ref().and_then(Image::process);
     let mask = process.map_or(0o022, |process| process.umask);
     plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(mask) });
-    if let Streams::Captured(output) = streams {
+    if let Streams::Captured { output, errors } = streams {
         plan.at("streams");
         plan.push(Step::Dup3 { from: null.into(), to: Fd::STDIN });
         plan.push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
-        plan.push(Step::Dup3 { from: output.into(), to: Fd::STDERR });
+        plan.push(Step::Dup3 { from: errors.into(), to: Fd::STDERR });
     }
     plan.release(null);
     if let Streams::Heard(output) = streams {

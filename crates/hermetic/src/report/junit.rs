@@ -175,7 +175,7 @@ mod tests {
             losses: Vec::new(),
             files: None,
         };
-        Attempt { start: Duration::ZERO, ended, said: said.to_owned() }
+        Attempt { start: Duration::ZERO, ended, reported: None, said: said.to_owned() }
     }
 
     fn suite(id: &str, attempts: Vec<Attempt>) -> Suite {

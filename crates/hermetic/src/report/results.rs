@@ -41,23 +41,42 @@ impl<'o> Results<'o> {
         screen: Option<Screen>,
         out: &'o mut dyn Write,
     ) -> io::Result<Self> {
-        let plural = if all == 1 { "" } else { "s" };
-        writeln!(out, "\nrunning {all} test{plural}")?;
+        let mut results = Self::new(request, screen, out);
+        results.filtered = filtered;
+        results.found(all, "test", all)?;
+        Ok(results)
+    }
+
+    /// Returns results that have no header yet, because the tests must be listed first.
+    pub(crate) fn new(request: &TestArguments, screen: Option<Screen>, out: &'o mut dyn Write) -> Self {
         // Output of tests would be mixed with the progress line, and letters show enough progress.
         let screen_is_ours = !request.is_uncaptured && !request.is_quiet;
-        Ok(Self {
+        Self {
             out,
             is_quiet: request.is_quiet,
             is_colored: request.color.unwrap_or(screen.is_some()),
             shows_output: request.shows_output,
             progress: screen.filter(|_| screen_is_ours).map(Progress::begin),
-            counts: Counts { all, ..Counts::default() },
-            filtered,
+            counts: Counts::default(),
+            filtered: 0,
             letters: 0,
             flaky: Vec::new(),
             failed: Vec::new(),
             succeeded: Vec::new(),
-        })
+        }
+    }
+
+    /// Prints the header: how many programs or tests will run, in which `all` tests are expected.
+    pub(crate) fn found(&mut self, count: usize, noun: &str, all: usize) -> io::Result<()> {
+        self.counts.all += all;
+        self.clear()?;
+        let plural = if count == 1 { "" } else { "s" };
+        writeln!(self.out, "\nrunning {count} {noun}{plural}")
+    }
+
+    /// Corrects the number of tests after a program has run others than `expected`.
+    pub(crate) fn count(&mut self, expected: usize, found: usize) {
+        self.counts.all = (self.counts.all + found).saturating_sub(expected);
     }
 
     /// Writes output of a test that is still running.
@@ -249,7 +268,7 @@ mod tests {
             losses: Vec::new(),
             files: None,
         };
-        Attempt { start: Duration::ZERO, ended, said: "said\n".to_owned() }
+        Attempt { start: Duration::ZERO, ended, reported: None, said: "said\n".to_owned() }
     }
 
     fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {

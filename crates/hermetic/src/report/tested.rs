@@ -24,6 +24,8 @@ pub struct Attempt {
     /// The time from the start of the first test until the start of this attempt.
     pub start: Duration,
     pub ended: Ended,
+    /// Whether the test succeeded, if its program said so. Otherwise its exit status does.
+    pub reported: Option<bool>,
     /// The test's output.
     pub said: String,
 }
@@ -56,8 +58,8 @@ impl Tested {
     /// Returns whether it failed, and succeeded when it was observed. The verdict stays that of the first run.
     #[must_use]
     pub fn is_flaky_when_observed(&self) -> bool {
-        let last = self.attempts.last().map(|last| &last.ended);
-        self.explained.as_ref().zip(last).is_some_and(|(explained, last)| explained.is_flaky(last))
+        let has_failed = self.attempts.last().is_some_and(|last| !last.passed());
+        has_failed && self.explained.as_ref().is_some_and(|explained| explained.passed == Some(true))
     }
 
     /// Returns the total time of all attempts.
@@ -71,7 +73,7 @@ impl Attempt {
     /// Returns whether the attempt succeeded.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.ended.status.success()
+        self.reported.unwrap_or(self.ended.status.success())
     }
 
     /// Returns remarks beyond success or failure: the limit or signal that ended the test, that of the disk, and the
@@ -92,8 +94,12 @@ impl Attempt {
     /// Returns how the attempt ended, if neither libtest's exit code nor a limit explains it.
     pub(crate) fn unusual_end(&self) -> Option<String> {
         let Ended { status, reached, .. } = &self.ended;
-        // libtest reports exit codes 0 and 101 itself.
-        let is_unusual = reached.is_none() && !matches!(status.code(), Some(0 | 101));
+        // libtest reports exit codes 0 and 101 itself, and other tools each have their own.
+        let is_usual = match self.reported {
+            Some(_) => true,
+            None => matches!(status.code(), Some(0 | 101)),
+        };
+        let is_unusual = reached.is_none() && !is_usual;
         is_unusual.then(|| status.to_string())
     }
 }

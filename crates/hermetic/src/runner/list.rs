@@ -13,7 +13,7 @@ use std::ffi::OsString;
 fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
     let output = CapturedOutput::captured()?;
     let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
-    let text = String::from_utf8_lossy(&output.finish()?).into_owned();
+    let text = output.finish()?.text();
     Ok(ended.status.success().then_some(text))
 }
 

@@ -4,15 +4,18 @@ mod again;
 mod list;
 pub(crate) mod output;
 mod plans;
+mod unit;
 
+use crate::adapters::{Adapter, Role, Suite, Unit};
 use crate::error::{Error, MissingIsolation};
 use crate::explain::Explain;
 use crate::libtest::arguments::TestArguments;
 use crate::libtest::output::said;
 use crate::profile::Profile;
 use crate::report::results::Results;
-use crate::report::tested::{Attempt, Screen, Tested};
-use crate::sandbox::watch::{Held, Sandbox, watch};
+use crate::report::tested::{Screen, Tested};
+use crate::sandbox::ended::Ended;
+use crate::sandbox::watch::{Fault, Held, Sandbox, watch};
 use crate::sandbox::{Isolation, Machine, explain};
 use again::Explaining;
 use output::CapturedOutput;
@@ -21,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use unit::Run;
 
 /// Which tests of a binary to run, how, and where to report each result.
 pub struct Choice<'a> {
@@ -81,20 +85,68 @@ pub fn run_tests(
     let ignored = list::reasons(profile, ignored.collect(), &mut machine)?;
     let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
     let results = results.map_err(written)?;
+    let args = |name: &str| profile.args.iter().take(1).cloned().chain(request.to_run(name)).collect();
+    let unit = |name: String| Unit { args: args(&name), name, ..Unit::default() };
     let runner = Runner {
-        request: &request,
+        adapter: &request,
+        is_uncaptured: request.is_uncaptured,
         threads: request.threads(),
+        noun: "test",
+        shard: None,
+        lists: 0,
+        found: Vec::new(),
+        not_run: 0,
         setting: choice.setting,
         machines: Vec::new(),
         first: machine,
         ignored,
-        waiting: names.into_iter().map(|name| Waiting { name, ..Waiting::default() }).collect(),
+        waiting: names.into_iter().map(|name| Waiting { unit: unit(name), ..Waiting::default() }).collect(),
         running: Vec::new(),
         began: Instant::now(),
         over: Vec::new(),
         has_failed: false,
         results,
     };
+    runner.run(choice.fails_fast, choice.record).map(Some)
+}
+
+/// Runs the tests that an adapter lists, each in its own sandbox, and writes the results in libtest's format.
+///
+/// # Errors
+///
+/// If a sandbox cannot be made, or the output cannot be written.
+pub fn run_suite(
+    profile: &Profile,
+    how: Isolation,
+    suite: &Suite,
+    choice: &mut Choice<'_>,
+    out: &mut dyn Write,
+) -> Result<Tests, Error> {
+    let request = TestArguments::default();
+    let adapter = suite.adapter();
+    let (lists, tests): (Vec<_>, Vec<_>) =
+        adapter.begin().into_iter().partition(|unit| unit.role == Role::List);
+    let mut runner = Runner {
+        adapter,
+        is_uncaptured: false,
+        threads: request.threads(),
+        noun: suite.noun,
+        shard: choice.shard,
+        lists: lists.len(),
+        found: tests,
+        not_run: 0,
+        setting: choice.setting,
+        machines: Vec::new(),
+        first: Machine::of(profile, how)?,
+        ignored: BTreeMap::new(),
+        waiting: lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }).collect(),
+        running: Vec::new(),
+        began: Instant::now(),
+        over: Vec::new(),
+        has_failed: false,
+        results: Results::new(&request, choice.screen, out),
+    };
+    runner.release()?;
     runner.run(choice.fails_fast, choice.record)
 }
 
@@ -126,23 +178,30 @@ fn chosen(
     Ok(Some(Chosen { names, all, ignored }))
 }
 
+/// Starts a program whose output is captured.
+fn spawn(
+    profile: &Profile,
+    machine: &mut Machine,
+    output: CapturedOutput,
+) -> Result<(Sandbox, CapturedOutput), Error> {
+    let home = machine.home(&profile.limits)?;
+    let plan = machine.plan(profile, output.streams());
+    let sandbox = Sandbox::start(plan, &profile.limits, home)
+        .map_err(|failed| explain(failed.error, &failed.plan, profile, &machine.host))?;
+    Ok((sandbox, output))
+}
+
 fn written(error: std::io::Error) -> Error {
     Error::Look { act: "write results".to_owned(), reason: error.into() }
 }
 
-/// A test that waits to run, and its earlier attempts.
+/// A unit that waits to run, and its earlier runs.
 #[derive(Default)]
 struct Waiting {
-    name: String,
-    attempts: Vec<Attempt>,
-    /// The test, if it has ended and the next run only explains it.
+    unit: Unit,
+    runs: Vec<Run>,
+    /// Its results, if it has ended and the next run only explains them.
     explaining: Option<Box<Explaining>>,
-}
-
-impl Waiting {
-    fn name(&self) -> &str {
-        self.explaining.as_ref().map_or(&self.name, |explaining| &explaining.tested.name)
-    }
 }
 
 /// A running test.
@@ -163,8 +222,20 @@ const MOST_ENDING: usize = 4;
 const SLOW: Duration = Duration::from_secs(60);
 
 struct Runner<'a> {
-    request: &'a TestArguments,
+    adapter: &'a dyn Adapter,
+    /// Whether output of tests is shown at once.
+    is_uncaptured: bool,
     threads: usize,
+    /// The noun for the units that the heading counts.
+    noun: &'static str,
+    /// The shard of the tests that lists will find.
+    shard: Option<(usize, usize)>,
+    /// The number of lists that are not complete.
+    lists: usize,
+    /// The tests that complete lists have found.
+    found: Vec<Unit>,
+    /// The number of tests that a unit did not begin.
+    not_run: usize,
     setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// One machine for each setting, as the probed facts depend on the profile.
     machines: Vec<(Rc<Setting>, Machine)>,
@@ -180,14 +251,14 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Option<Tests>, Error> {
+    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Tests, Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
             while self.has_room(fails_fast)
                 && !held.is_interrupted()
                 && let Some(test) = self.next(fails_fast)
             {
-                match self.ignored.remove(&test.name) {
+                match self.ignored.remove(&test.unit.name) {
                     Some(ignored) => {
                         record(&ignored);
                         self.results.tell(&ignored, false).map_err(written)?;
@@ -212,9 +283,25 @@ impl Runner<'_> {
             }
             all
         });
-        let not_run = self.waiting.len();
+        let not_run = self.not_run + self.waiting.iter().map(|test| test.unit.count()).sum::<usize>();
         let success = self.results.finish(self.began.elapsed(), not_run).map_err(written)?;
-        Ok(Some(Tests { success, losses, not_run }))
+        Ok(Tests { success, losses, not_run })
+    }
+
+    /// Once all lists are complete, queues the tests of the shard that they have found.
+    fn release(&mut self) -> Result<(), Error> {
+        if self.lists > 0 {
+            return Ok(());
+        }
+        let mut found = std::mem::take(&mut self.found);
+        if let Some((part, parts)) = self.shard {
+            let mut place = 0..;
+            found.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+        }
+        let all = found.iter().map(Unit::count).sum();
+        let count = if self.noun == "test" { all } else { found.len() };
+        self.waiting.extend(found.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }));
+        self.results.found(count, self.noun, all).map_err(written)
     }
 
     /// Returns the test to run next. After a failure that ends the run, only explanations go on.
@@ -239,36 +326,48 @@ impl Runner<'_> {
 
     fn start(&mut self, mut test: Waiting) -> Result<(), Error> {
         if let Some(explaining) = test.explaining.take() {
-            return self.start_again(explaining);
+            return self.start_again(test.unit, explaining);
         }
-        let setting = (self.setting)(&test.name)?;
+        let setting = (self.setting)(&test.unit.name)?;
+        let profile = test.unit.profile(&setting.profile);
         let known = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, &setting));
-        let place = match known {
-            Some(place) => place,
-            None => {
-                let machine = self.first.like(&setting.profile)?;
-                self.machines.push((setting.clone(), machine));
-                self.machines.len() - 1
-            }
-        };
-        let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
-        let output =
-            if self.request.is_uncaptured { CapturedOutput::live() } else { CapturedOutput::captured() }?;
-        let profile = list::with_arguments(&setting.profile, self.request.to_run(&test.name));
-        let home = machine.home(&profile.limits)?;
-        let plan = machine.plan(&profile, output.streams());
-        let sandbox = Sandbox::start(plan, &profile.limits, home);
-        let sandbox =
-            sandbox.map_err(|failed| explain(failed.error, &failed.plan, &profile, &machine.host))?;
+        let is_usual = profile.directory.is_none() && test.unit.shown.is_empty();
+        let output = self.output(&test.unit)?;
+        let (sandbox, output) = if is_usual {
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    self.machines.push((setting.clone(), self.first.like(&setting.profile)?));
+                    self.machines.len() - 1
+                }
+            };
+            let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
+            spawn(&profile, machine, output)
+        } else {
+            // Facts that were probed for other paths do not hold for these.
+            let mut machine = self.first.like(&profile)?;
+            let started = spawn(&profile, &mut machine, output);
+            self.first.remember(&machine.losses);
+            started
+        }?;
         let output = output.begun();
         let since = sandbox.started();
         self.running.push(Running { test, setting, since, is_slow: false, sandbox, output });
         Ok(())
     }
 
+    /// Returns where a unit's output goes.
+    fn output(&self, unit: &Unit) -> Result<CapturedOutput, Error> {
+        match (self.is_uncaptured, unit.splits) {
+            (true, _) => CapturedOutput::live(),
+            (false, true) => CapturedOutput::split(),
+            (false, false) => CapturedOutput::captured(),
+        }
+    }
+
     /// Waits for an event, and reports the tests that have ended and are not run again.
     fn turn(&mut self, held: &Held) -> Result<(), Error> {
-        let running = self.running.iter().map(|running| (running.test.name(), running.since));
+        let running = self.running.iter().map(|running| (running.test.unit.name.as_str(), running.since));
         let redraw = self.results.progress(running).map_err(written)?;
         let slow = self.running.iter().filter(|running| !running.is_slow);
         let slow = slow.map(|running| SLOW.saturating_sub(running.since.elapsed())).min();
@@ -283,47 +382,75 @@ impl Runner<'_> {
         while let Some((place, ended)) = ended.pop() {
             let mut running = self.running.remove(place);
             if let Some(explaining) = running.test.explaining.take() {
-                let Running { setting, sandbox, .. } = running;
-                self.has_explained(explaining, &setting, sandbox, ended, held.is_interrupted())?;
+                self.has_explained(explaining, running, ended, held.is_interrupted())?;
                 continue;
             }
-            let machine = self.machines.iter().find(|(known, _)| Rc::ptr_eq(known, &running.setting));
-            let host = machine.map_or(&self.first.host, |(_, machine)| &machine.host);
-            let profile = &running.setting.profile;
-            let ended = ended.map_err(|error| explain(error, running.sandbox.plan(), profile, host))?;
-            let Running { mut test, setting, output, since, .. } = running;
-            let is_begun = self.threads == 1 && output.is_known();
-            let heard = output.heard();
-            let output = output.finish()?;
-            let said = said(&test.name, &output);
-            let text = if self.request.is_uncaptured {
-                // Output that was held back as a possible end mark. The rest has been shown.
-                let rest = output.get(heard..said.end).unwrap_or_default();
-                self.results.hear(rest).map_err(written)?;
-                said.captured
-            } else {
-                said.text
-            };
-            let start = since.saturating_duration_since(self.began);
-            test.attempts.push(Attempt { start, ended, said: text });
-            if test.attempts.last().is_some_and(|last| !last.passed())
-                && test.attempts.len() <= setting.retries
-                && !held.is_interrupted()
-            {
-                self.waiting.push_front(test);
-                continue;
+            match ended {
+                Ok(ended) => self.has_run(running, ended, held.is_interrupted())?,
+                Err(fault) => self.has_not_run(running, fault)?,
             }
-            let Waiting { name, attempts, .. } = test;
-            let tested = Tested { name, mode: said.mode, attempts, ignored: None, explained: None };
-            self.end(tested, &setting, is_begun, held.is_interrupted())?;
         }
+        Ok(())
+    }
+
+    /// Takes the end of a unit.
+    fn has_run(&mut self, running: Running, ended: Ended, is_over: bool) -> Result<(), Error> {
+        let Running { mut test, setting, output, since, .. } = running;
+        let is_begun = self.threads == 1 && output.is_known();
+        let heard = output.heard();
+        let output = output.finish()?;
+        let mut reading = self.adapter.read(&test.unit, &ended, &output);
+        if self.is_uncaptured {
+            let said = said(&test.unit.name, &output.out);
+            // Output that was held back as a possible end mark. The rest has been shown.
+            let rest = output.out.get(heard..said.end).unwrap_or_default();
+            self.results.hear(rest).map_err(written)?;
+            reading.parts.iter_mut().for_each(|part| part.said.clone_from(&said.captured));
+        }
+        let start = since.saturating_duration_since(self.began);
+        let run = Run { start, ended, parts: reading.parts };
+        let is_failed = run.is_failed();
+        test.runs.push(run);
+        if test.unit.role == Role::List {
+            self.lists += reading.found.iter().filter(|unit| unit.role == Role::List).count();
+            self.lists -= 1;
+            let (lists, tests): (Vec<_>, _) =
+                reading.found.into_iter().partition(|unit| unit.role == Role::List);
+            self.waiting.extend(lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }));
+            self.found.extend(tests);
+            self.release()?;
+        } else if is_failed && test.runs.len() <= setting.retries && !is_over {
+            self.waiting.push_front(test);
+            return Ok(());
+        }
+        self.not_run += reading.not_run;
+        let Waiting { unit, runs, .. } = test;
+        let (tested, whole) = unit::results(&runs);
+        let Some(ended) = runs.into_iter().next_back().map(|run| run.ended) else { return Ok(()) };
+        self.results.count(unit.count(), tested.len() + reading.not_run);
+        let said = output.text();
+        let explaining = Explaining { tested, whole, ended, said, is_failed, is_begun, trial: None };
+        self.end(unit, explaining, &setting, is_over)
+    }
+
+    /// Runs a unit again without isolation that this machine cannot provide.
+    fn has_not_run(&mut self, running: Running, fault: Fault) -> Result<(), Error> {
+        let Running { test, sandbox, .. } = running;
+        let plan = sandbox.into_plan();
+        if !self.first.does_without(&fault, &plan)? {
+            return Err(explain(fault, &plan, &plan.profile, &plan.host));
+        }
+        for (_, machine) in self.machines.drain(..) {
+            self.first.remember(&machine.losses);
+        }
+        self.waiting.push_front(test);
         Ok(())
     }
 
     /// Writes new output of tests that are shown live, and reports slow tests.
     fn hear(&mut self) -> Result<(), Error> {
         for running in &mut self.running {
-            let name = running.test.name();
+            let name = &running.test.unit.name;
             let (line, said) = running.output.hear(name)?;
             // With one test at a time, libtest begins a test's line when the test starts.
             if self.threads == 1 {

@@ -1,5 +1,6 @@
 //! The output of a test's process: kept until it ends, or shown live.
 
+use crate::adapters::Output;
 use crate::error::Error;
 use crate::libtest::output;
 use crate::plan::layers::Streams;
@@ -11,8 +12,8 @@ use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub(crate) enum CapturedOutput {
-    /// The output is kept in a memfd.
-    Captured(File),
+    /// The output is kept in a memfd, and errors perhaps in another.
+    Captured(File, Option<File>),
     /// The output is read from a pipe while the process runs.
     Live(Live),
 }
@@ -29,9 +30,12 @@ pub(crate) struct Live {
 
 impl CapturedOutput {
     pub(crate) fn captured() -> Result<Self, Error> {
-        let memory = memfd_create("output", MemfdFlags::CLOEXEC)
-            .map_err(|errno| failed("make room for")(errno.into()))?;
-        Ok(Self::Captured(memory.into()))
+        Ok(Self::Captured(memory()?, None))
+    }
+
+    /// Like `captured`, with standard error apart.
+    pub(crate) fn split() -> Result<Self, Error> {
+        Ok(Self::Captured(memory()?, Some(memory()?)))
     }
 
     pub(crate) fn live() -> Result<Self, Error> {
@@ -52,7 +56,10 @@ impl CapturedOutput {
 
     pub(crate) fn streams(&self) -> Streams {
         match self {
-            Self::Captured(memory) => Streams::Captured(Fd::of(memory)),
+            Self::Captured(memory, errors) => {
+                let output = Fd::of(memory);
+                Streams::Captured { output, errors: errors.as_ref().map_or(output, Fd::of) }
+            }
             Self::Live(Live { theirs, ours, .. }) => {
                 Streams::Heard(theirs.as_ref().map_or(Fd::of(ours), Fd::of))
             }
@@ -83,7 +90,7 @@ impl CapturedOutput {
     /// Returns how many bytes of the process's output have been handed on.
     pub(crate) fn heard(&self) -> usize {
         match self {
-            Self::Captured(_) => 0,
+            Self::Captured(..) => 0,
             Self::Live(live) => live.heard.unwrap_or(0),
         }
     }
@@ -105,16 +112,14 @@ impl CapturedOutput {
     }
 
     /// Returns everything that the process wrote, once it has ended.
-    pub(crate) fn finish(self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn finish(self) -> Result<Output, Error> {
         match self {
-            Self::Captured(mut memory) => {
-                let mut bytes = Vec::new();
-                let read = memory.rewind().and_then(|()| memory.read_to_end(&mut bytes));
-                read.map(|_| bytes).map_err(failed("read"))
+            Self::Captured(memory, errors) => {
+                Ok(Output { out: read(memory)?, errors: errors.map_or(Ok(Vec::new()), read)? })
             }
             Self::Live(mut live) => {
                 live.read()?;
-                Ok(live.seen)
+                Ok(Output { out: live.seen, errors: Vec::new() })
             }
         }
     }
@@ -132,6 +137,17 @@ impl Live {
             Err(error) => Err(failed("read")(error)),
         }
     }
+}
+
+fn memory() -> Result<File, Error> {
+    let memory = memfd_create("output", MemfdFlags::CLOEXEC);
+    Ok(memory.map_err(|errno| failed("make room for")(errno.into()))?.into())
+}
+
+fn read(mut memory: File) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = memory.rewind().and_then(|()| memory.read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(failed("read"))
 }
 
 fn failed(act: &str) -> impl Fn(io::Error) -> Error {

@@ -109,6 +109,28 @@ impl Machine {
         }
     }
 
+    /// Notes isolation that another machine was found to lack.
+    pub(crate) fn remember(&mut self, losses: &[MissingIsolation]) {
+        losses.iter().cloned().for_each(|loss| self.tell(loss));
+    }
+
+    /// Returns whether a plan that failed can be tried again without isolation that is unavailable, and records the loss.
+    pub(crate) fn does_without(&mut self, fault: &Fault, plan: &SandboxPlan) -> Result<bool, Error> {
+        let mut host = plan.host.clone();
+        let Some(loss) = loss(fault, plan, &mut host) else { return Ok(false) };
+        let Host { user_namespace, procfs, sysfs, overlays_tools, .. } = host;
+        self.host.user_namespace &= user_namespace;
+        self.host.overlays_tools &= overlays_tools;
+        if procfs == Procfs::Callers {
+            self.host.procfs = procfs;
+        }
+        if sysfs == Sysfs::Callers {
+            self.host.sysfs = sysfs;
+        }
+        self.lose(loss)?;
+        Ok(true)
+    }
+
     /// Runs one program to its end. Retries without unavailable isolation and records the loss.
     pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
         Ok(self.run_observed(profile, streams)?.0)

@@ -50,6 +50,8 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         Some(image) => image.process().map_or("/".into(), |process| process.cwd.clone()),
         None => env::current_dir().map_err(failed("find the working directory", Path::new("")))?,
     };
+    let callers = cwd.clone();
+    let cwd = profile.directory.clone().unwrap_or(cwd);
     let home = if image.is_none() { caller_home() } else { None };
     let found = profile.shown.iter().map(|show| {
         let found = match &image {
@@ -75,7 +77,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             let process = profile.image.as_ref().and_then(Image::process);
             process.map_or((uid, gid), |process| (process.uid, process.gid))
         },
-        project: project(&cwd, home.as_deref()),
+        project: project(&callers, home.as_deref()),
         cwd,
         home,
         environment: env::vars_os().collect(),

@@ -126,11 +126,6 @@ impl Sandbox {
         self.is_ending && self.remaining.is_empty()
     }
 
-    /// Returns the plan that the child performs.
-    pub(crate) fn plan(&self) -> &SandboxPlan {
-        &self.plan
-    }
-
     /// Returns the plan of a sandbox that has ended.
     pub(crate) fn into_plan(self) -> Arc<SandboxPlan> {
         self.plan
