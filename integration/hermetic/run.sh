@@ -148,6 +148,88 @@ check_suites_of_the_registry_pass() {
     done
 }
 
+# Builds and tests a project with coverage, as cargo-llvm-cov does, and writes the totals. Takes the name of the result.
+measure_coverage() {
+    rm -rf "profiles-$1"
+    LLVM_PROFILE_FILE=$PWD/profiles-$1/%p.profraw RUSTFLAGS='-C instrument-coverage' CARGO_TARGET_DIR=$PWD/covered \
+        cargo test --offline --target "$host" 2>&1 | tee seen
+    "$llvm/llvm-profdata" merge --sparse "profiles-$1"/*.profraw -o "$1.profdata"
+    local objects=(covered/"$host"/debug/coverage)
+    for object in covered/"$host"/debug/deps/{coverage,program}-*; do
+        if [ -x "$object" ]; then objects+=(-object "$object"); fi
+    done
+    "$llvm/llvm-cov" export --summary-only --instr-profile "$1.profdata" "${objects[@]}" --sources src >"$1.json"
+}
+
+# Each process leaves a profile. The name has only the pid, which is the same in all sandboxes.
+check_coverage_totals_are_equal() {
+    local host llvm
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    llvm=$(rustc --print target-libdir)/../bin
+    [ -x "$llvm/llvm-cov" ] || rustup component add llvm-tools || skip 'the LLVM tools of the compiler cannot be had'
+    rm -rf "$work/coverage"
+    mkdir -p "$work/coverage/src" "$work/coverage/tests"
+    cd "$work/coverage"
+    printf '[package]\nname = "coverage"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' >Cargo.toml
+    cat >src/lib.rs <<'END'
+pub fn sign(number: i32) -> &'static str {
+    match number {
+        ..0 => "minus",
+        0 => "none",
+        1.. => "plus",
+    }
+}
+
+#[test]
+fn minus() {
+    assert_eq!(sign(-1), "minus");
+}
+
+#[test]
+fn plus() {
+    assert_eq!(sign(1), "plus");
+}
+END
+    cat >src/main.rs <<'END'
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("hello") => println!("hello"),
+        Some("bye") => println!("bye"),
+        Some(_) => println!("what?"),
+        None => println!("nothing"),
+    }
+}
+END
+    cat >tests/program.rs <<'END'
+fn said(word: &str) -> Vec<u8> {
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_coverage")).arg(word).output();
+    program.unwrap().stdout
+}
+
+#[test]
+fn hello() {
+    assert_eq!(said("hello"), b"hello\n");
+}
+
+#[test]
+fn bye() {
+    assert_eq!(said("bye"), b"bye\n");
+}
+END
+    measure_coverage outside
+    husk test init --yes
+    measure_coverage inside
+    grep -q 'test hello ... ok' seen
+    cmp outside.json inside.json
+    # Some regions are covered, and some are not.
+    python3 - inside.json <<'END'
+import json, sys
+regions = json.load(open(sys.argv[1]))["data"][0]["totals"]["regions"]
+assert 0 < regions["covered"] < regions["count"], regions
+print(regions)
+END
+}
+
 checks=$(declare -F | sed -n 's/^declare -f check_//p')
 passed=0 failed=0 skipped=0
 for name in $checks; do
