@@ -5,6 +5,7 @@
 #     integration/hermetic/projects.sh            every project
 #     integration/hermetic/projects.sh NAME...    only those whose names contain one of these words
 #     ROUNDS=5 ...                                this many runs, outside and inside in turn; the time is the median
+#     ROUNDS=0 ...                                one run, whose time includes building
 #     HUSK=/path/to/husk ...                      with this binary; nothing is built
 #
 # A user would fetch dependencies and build before the first sandbox, and so does this script, once. A project that
@@ -123,7 +124,7 @@ measure() {
     command -v "$(tool_of "$registry")" >/dev/null || { skip "$(tool_of "$registry") is missing"; return; }
     if [ "$kind" = nextest ]; then
         install_nextest >&2 || { skip 'cargo-nextest cannot be had'; return; }
-        mode=', a sandbox for each test'
+        mode=', a sandbox for each test (nextest)'
     fi
     if [ ! -e "$directory.ready" ]; then
         # Calling it in a condition would disable `set -e` inside it.
@@ -138,7 +139,7 @@ measure() {
         (cd "$directory-sandboxed" && husk test init --yes) >&2
     fi
     [ "$registry" != PyPI ] || { VIRTUAL_ENV=$directory/.venv PATH=$directory/.venv/bin:$PATH; export VIRTUAL_ENV; }
-    # The first of each builds and fills caches, and does not count.
+    # The first run builds and fills caches, so its time does not count if others follow.
     for ((round = 0; round <= rounds; round++)); do
         [ "$round" -gt 1 ] || rm -f "$log".*.seconds "$log".*.passed
         for place in outside inside; do
@@ -206,14 +207,14 @@ if [ -n "$who" ]; then
     exit 0
 fi
 
-table=$work/table
-rows "$@" >"$table"
-[ "$(id -u)" != 0 ] || rows_of_user "$@" >>"$table"
+table=$(rows "$@"; [ "$(id -u)" != 0 ] || rows_of_user "$@")
 # The exit code of a skipped check.
-[ -s "$table" ] || exit 77
-echo "$("$HUSK" --version | head -n 1); seconds, medians of $rounds rounds; $(uname -sr), $(nproc) processors"
+[ -n "$table" ] || exit 77
+times='one run'
+[ "$rounds" = 0 ] || times="medians of $rounds rounds"
+echo "$("$HUSK" --version | head -n 1); seconds, $times; $(uname -sr), $(nproc) processors"
 echo
 echo '| project | registry | pass outside | pass inside | outside, s | inside, s | ratio | options |'
 echo '| - | - | -: | -: | -: | -: | -: | - |'
-cat "$table"
+echo "$table"
 [ ! -e "$work/failed" ]

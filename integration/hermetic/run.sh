@@ -129,7 +129,7 @@ check_suites_of_the_registry_pass() {
 
 # Fails if fewer tests pass inside than outside.
 check_projects_of_four_registries_pass_without_options() {
-    HUSK=$HUSK HERMETIC_WORK=$work ROUNDS=1 "$root/integration/hermetic/projects.sh"
+    HUSK=$HUSK HERMETIC_WORK=$work ROUNDS=0 "$root/integration/hermetic/projects.sh"
 }
 
 checks=$(declare -F | sed -n 's/^declare -f check_//p')
