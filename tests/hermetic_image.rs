@@ -84,6 +84,13 @@ fn paths_refer_to_the_image() {
     in_rootfs(&bundle, &["--write", "/"], &["write", "/new"]).succeeds();
     assert_eq!(fs::read_to_string(bundle.rootfs().join("new")).unwrap(), "written");
     in_rootfs(&bundle, &["--write", "/etc"], &[]).fails(125, "husk: find /etc: no such file or directory");
+    let report = sub.join("lines").to_str().unwrap().to_owned();
+    in_rootfs(&bundle, &["--json", &report], &["list", "/"]).fails(125, "where a test could change it");
+    fs::remove_dir_all(&sub).unwrap();
+    let outside = Project::new();
+    let report = outside.path("lines");
+    in_rootfs(&bundle, &["--write", "/", "--json", &report], &["list", "/"]).succeeds();
+    assert!(fs::read_to_string(report).unwrap().contains("passed"));
 }
 
 #[test]

@@ -16,12 +16,7 @@ pub(super) struct Keep {
 pub(super) fn open(path: PathBuf, profile: &Profile) -> Result<Keep> {
     let option = || format!("--keep {}", path.display());
     let place = fs::canonicalize(&path).or_else(|_| beside(&path)).with_context(option)?;
-    // The paths that --write names are in the image, if there is one.
-    let image = profile.image.as_ref().map(|image| fs::canonicalize(&image.directory)).transpose();
-    let within = match image.with_context(option)? {
-        Some(image) => vec![image],
-        None => written(profile)?,
-    };
+    let within = written(profile).with_context(option)?;
     if let Some(within) = within.iter().find(|within| place.starts_with(within)) {
         bail!(
             "{}: is in {}, where the program could change it; choose another directory",
