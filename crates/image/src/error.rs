@@ -53,7 +53,7 @@ pub enum Error {
     Skopeo { image: String, reason: String },
 }
 
-/// What is wrong with an entry of a layer.
+/// The problem with an entry of a layer.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The entry would harm what is outside of the layer, or makes no sense.

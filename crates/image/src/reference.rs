@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-/// Where an image is.
+/// The place of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// `oci:DIRECTORY[:TAG]`: a directory in the OCI image layout.

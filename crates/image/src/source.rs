@@ -1,4 +1,4 @@
-//! Where the blobs of an image are: in a directory or in a tar archive.
+//! Reads the blobs of an image from a directory or from a tar archive.
 
 use crate::error::Error;
 use crate::layer::names;
