@@ -47,8 +47,12 @@ impl Archive {
         self.entry(EntryType::Regular, name, b"", content)
     }
 
-    pub(crate) fn directory(self, name: impl AsRef<[u8]>) -> Self {
-        self.entry(EntryType::Directory, name, b"", b"")
+    /// Appends a directory, which may be entered by everybody who may read files.
+    pub(crate) fn directory(mut self, name: impl AsRef<[u8]>) -> Self {
+        let mode = self.mode;
+        self.mode |= (mode & 0o444) >> 2;
+        self = self.entry(EntryType::Directory, name, b"", b"");
+        self.mode(mode)
     }
 
     pub(crate) fn symlink(self, name: impl AsRef<[u8]>, target: &str) -> Self {
