@@ -66,6 +66,8 @@ mod hooks;
 mod hostile;
 /// Rules of this repository that the compiler does not check.
 mod house;
+/// Bundles of container images.
+mod image;
 /// The surroundings of a program in its container.
 mod inside;
 /// Files of `make install`: manual pages and shell completions.

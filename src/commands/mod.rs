@@ -11,7 +11,7 @@ use crate::verb::{Group, Verb, verb, verb_that};
 use husk_runtime::Environment;
 use life::{checkpoint, create, delete, exec, kill, pause, restore, run, start, update, wait};
 use look::{events, features, list, ps, state};
-use prepare::{completion, doctor, man, plan, register, spec, validate};
+use prepare::{bundle, completion, doctor, man, plan, register, spec, validate};
 use std::ffi::OsStr;
 
 /// Every verb, in the order in which the help lists them.
@@ -70,6 +70,11 @@ pub(crate) static VERBS: &[Verb] = &[
         more: spec::MORE,
         define: spec::define,
         ..verb::<spec::Spec>("spec", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] IMAGE DIRECTORY",
+        more: bundle::MORE,
+        ..verb::<bundle::Bundle>("bundle", Group::Prepare)
     },
     Verb { usage: "[BUNDLE]", more: plan::MORE, ..verb::<plan::Plan>("plan", Group::Prepare) },
     Verb {

@@ -6,10 +6,10 @@ use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::{hooks, linux, mounts, process, unread};
 use crate::json::{pruned, tree, typed};
 use oci_spec::runtime::Spec;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads the configuration of the bundle in `directory`, an absolute path: `config`, or the bundle's `config.json`
 /// if `config` is `None`.
@@ -18,11 +18,13 @@ use std::path::Path;
 ///
 /// Fails if the file cannot be read or asks for something that no machine can do.
 pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
-    parse(&read_of(directory, config)?, directory)
+    let (mut container, warnings) = parse(&read_of(directory, config)?, directory)?;
+    container.layers = layers(directory)?;
+    Ok((container, warnings))
 }
 
-/// Like [`load`], for another process of a container that exists. The result has no mounts, hooks, devices and paths of
-/// the container, and mistakes in these are not found.
+/// Like [`load`], for another process of a container that exists. The result has no layers, mounts, hooks, devices and
+/// paths of the container, and mistakes in these are not found.
 ///
 /// # Errors
 ///
@@ -36,6 +38,39 @@ fn read_of(directory: &Path, config: Option<&Path>) -> Result<Vec<u8>, Error> {
         Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
         None => read(&directory.join("config.json")).map_err(|kind| Field::new("config.json").error(kind)),
     }
+}
+
+/// The directory of a bundle in which `husk bundle` puts symlinks to layers, named by their numbers. It is beside
+/// config.json, not in it: engines let their users set annotations, and a layer is a directory of the host.
+pub const LAYERS: &str = "husk-layers";
+
+/// Returns the layers of a bundle. A bundle without that directory has none.
+fn layers(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let directory = directory.join(LAYERS);
+    let failed = |error: std::io::Error| Field::new(LAYERS).error(ErrorKind::Read(error.into()));
+    match directory.symlink_metadata() {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(Field::new(LAYERS).error(ErrorKind::Phrase("is not a directory".to_owned()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    }
+    let mut layers = Vec::new();
+    loop {
+        let layer = directory.join(layers.len().to_string());
+        match layer.symlink_metadata() {
+            Ok(_) if layer.is_dir() => layers.push(layer),
+            Ok(_) => {
+                let text = format!(
+                    "{} is not in the store of layers any more: remove the bundle and make it again with `husk bundle`",
+                    fs::read_link(&layer).unwrap_or(layer).display()
+                );
+                return Err(Field::new(LAYERS).error(ErrorKind::Phrase(text)));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    if layers.is_empty() { Err(Field::new(LAYERS).error(ErrorKind::Empty)) } else { Ok(layers) }
 }
 
 /// A longer file cannot be a configuration: one with 100,000 mounts has a fifth of this size.
@@ -103,6 +138,7 @@ pub(crate) fn resolve(
     let mut container = Container {
         bundle: directory.to_owned(),
         rootfs: directory.join(root.path()),
+        layers: Vec::new(),
         rootfs_access: if root.readonly() == Some(true) { Access::ReadOnly } else { Access::ReadWrite },
         rootfs_propagation: None,
         process,

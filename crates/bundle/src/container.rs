@@ -17,6 +17,9 @@ pub struct Container {
     pub bundle: PathBuf,
     /// `root.path`, absolute.
     pub rootfs: PathBuf,
+    /// The layers that `husk bundle` has given the bundle, from the highest to the lowest: entries of
+    /// [`LAYERS`](crate::LAYERS). The root file system is an overlay of them; if there are none, the directory itself.
+    pub layers: Vec<PathBuf>,
     /// `root.readonly`.
     pub rootfs_access: Access,
     /// `linux.rootfsPropagation`; `None` if absent or empty.

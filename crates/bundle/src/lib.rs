@@ -17,7 +17,7 @@ mod fields;
 mod help;
 mod json;
 
-pub use config::{load, load_for_exec, parse, parse_for_exec};
+pub use config::{LAYERS, load, load_for_exec, parse, parse_for_exec};
 pub use container::Container;
 pub use crun::{ANNOTATIONS as CRUN_ANNOTATIONS, PREFIX as CRUN_PREFIX};
 pub use error::{Error, ErrorKind, Field, Notice, Warning};

@@ -80,6 +80,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         unknown_calls: _,
         // Selects how a mount label is applied, and nothing else.
         mount_context: _,
+        layers,
         pidfd_receiver,
         rootfs_propagation,
         process,
@@ -101,6 +102,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         matches!(propagation.kind, PropagationKind::Shared | PropagationKind::Unbindable)
     };
     let fields = [
+        (husk_bundle::LAYERS, !layers.is_empty()),
         ("linux.rootfsPropagation", rootfs_propagation.as_ref().is_some_and(is_shared)),
         ("linux.devices", !devices.is_empty()),
         ("linux.sysctl", !sysctl.is_empty()),

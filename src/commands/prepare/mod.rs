@@ -1,5 +1,6 @@
 //! Verbs for use before a container exists: bundles, this machine, engines, shells and the manual.
 
+pub(super) mod bundle;
 pub(super) mod completion;
 pub(super) mod doctor;
 pub(super) mod man;

@@ -44,15 +44,8 @@ pub(crate) fn define(command: Command) -> Command {
 
 impl Perform for Spec {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let mut text = TEXT.to_owned();
-        if session.rootless == Rootless::True {
-            let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            text = rootless(&text, ids);
-        }
-        // As in runc: on a cgroup2 host, the container gets a cgroup namespace.
-        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            text = text.replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("cgroup")));
-        }
+        let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let text = text((session.rootless == Rootless::True).then_some(ids));
         let path = absolute(&self.bundle)?.join(self.file);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => file.write_all(text.as_bytes()),
@@ -64,6 +57,17 @@ impl Perform for Spec {
         }
         .with_context(|| format!("write {}", path.display()))?;
         Ok(Exit::Success)
+    }
+}
+
+/// Returns the configuration for this machine, without root if a user's ids are given.
+pub(crate) fn text(user: Option<(u32, u32)>) -> String {
+    let text = user.map_or_else(|| TEXT.to_owned(), |ids| rootless(TEXT, ids));
+    // As in runc: on a cgroup2 host, the container gets a cgroup namespace.
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        text.replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("cgroup")))
+    } else {
+        text
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::attempts::{self, Outcome};
 use crate::host::seal::{self, Sealed};
-use crate::host::users::Users;
+use crate::host::subids;
 use crate::host::{files, probe};
 use husk_cgroup::systemd::{Owner, Systemd};
 use husk_plan::CgroupMount;
@@ -98,9 +98,7 @@ impl Facts {
     pub(super) fn gather() -> Self {
         let euid = geteuid().as_raw();
         let is_root = euid == 0;
-        let name = Users::below(Path::new("/")).name(euid);
-        let ranges =
-            ["/etc/subuid", "/etc/subgid"].map(|file| ranges(Path::new(file), euid, name.as_deref()));
+        let ranges = subids::ranges(euid);
         let first = ranges.clone().map(|ranges| ranges.first().copied());
         let many_ids = match first {
             [Some(uids), Some(gids)] if !is_root => {
@@ -184,19 +182,6 @@ fn cgroups(is_root: bool) -> Cgroups {
     }
 }
 
-/// Returns a user's ranges in a list of subuid(5), each as first id and count.
-fn ranges(file: &Path, uid: u32, name: Option<&str>) -> Vec<[u32; 2]> {
-    let list = fs::read_to_string(file).unwrap_or_default();
-    let uid = uid.to_string();
-    let range = |line: &str| {
-        let mut fields = line.split(':');
-        let who = fields.next()?;
-        let range = [fields.next()?.trim().parse().ok()?, fields.next()?.trim().parse().ok()?];
-        (who == uid || Some(who) == name).then_some(range)
-    };
-    list.lines().filter_map(range).collect()
-}
-
 /// Whether a program gives its caller privileges: root's by the setuid bit, or file capabilities.
 fn has_privileges(path: &Path) -> bool {
     const SETUID: u32 = 0o4000;
@@ -212,18 +197,4 @@ fn line(path: &str) -> Option<String> {
 
 fn number(path: &str) -> Option<u64> {
     line(path)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ranges;
-    use std::fs;
-
-    #[test]
-    fn subid_ranges_are_found_by_name_and_by_number() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "who:100000:65536\nother:1:2\n1000:300000:10\nwho:broken:1\n").unwrap();
-        assert_eq!(ranges(file.path(), 1000, Some("who")), [[100000, 65536], [300000, 10]]);
-        assert_eq!(ranges(file.path(), 7, None), [[0; 2]; 0]);
-    }
 }

@@ -6,4 +6,5 @@ pub(crate) mod nodes;
 pub(crate) mod null;
 pub(crate) mod probe;
 pub(crate) mod seal;
+pub(crate) mod subids;
 pub(crate) mod users;

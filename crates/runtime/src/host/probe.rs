@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Collects every fact that the container's plan depends on.
 pub(crate) fn probe(container: &Container) -> Host {
-    let users = Users::below(&container.rootfs);
+    let users = Users::of(container);
     let process = probe_process(container, &users);
     let nodes = if makes_nodes(&process) { Vec::new() } else { nodes::of_host(&container.devices) };
     Host {

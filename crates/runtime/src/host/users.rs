@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 use crate::host::files;
+use husk_bundle::Container;
 use husk_plan::users::{self, fields};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat};
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,8 @@ const MOST: u64 = 1 << 20;
 
 /// The lists of one image. A list that is missing or not a regular file counts as empty.
 pub(crate) struct Users {
-    root: Option<OwnedFd>,
+    /// The root directories of the image's layers, from the highest to the lowest. Most images have only one.
+    roots: Vec<OwnedFd>,
 }
 
 /// The user and groups that a program runs as.
@@ -29,8 +31,23 @@ pub(crate) struct Identity {
 impl Users {
     /// Opens the lists of the image at `root`.
     pub(crate) fn below(root: &Path) -> Self {
+        Self::below_all([root])
+    }
+
+    /// Opens the lists of a container that does not run yet.
+    pub(crate) fn of(container: &Container) -> Self {
+        if container.layers.is_empty() {
+            return Self::below(&container.rootfs);
+        }
+        let upper = container.bundle.join(husk_bundle::LAYERS).join("upper");
+        Self::below_all([&upper].into_iter().chain(&container.layers))
+    }
+
+    /// Opens the lists of an image that consists of layers.
+    fn below_all(roots: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { root: openat(CWD, root, flags, Mode::empty()).ok() }
+        let open = |root: &Path| openat(CWD, root, flags, Mode::empty()).ok();
+        Self { roots: roots.into_iter().filter_map(|root| open(root.as_ref())).collect() }
     }
 
     pub(crate) fn home(&self, uid: u32) -> Option<PathBuf> {
@@ -80,12 +97,47 @@ impl Users {
         Ok(Identity { uid, gid: Some(gid), groups: groups.collect() })
     }
 
+    /// Reads the list of the highest layer that has one. A layer that hides it has a device in its place, which is not
+    /// a regular file.
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let file = files::open_regular(self.root.as_ref()?, path, ResolveFlags::IN_ROOT).ok()?;
+        let open = |root| files::open_regular(root, path, ResolveFlags::IN_ROOT);
+        let mut found = self.roots.iter().map(open);
+        let file =
+            found.find(|file| !file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound))?;
         let mut text = Vec::new();
-        file.take(MOST).read_to_end(&mut text).ok()?;
+        file.ok()?.take(MOST).read_to_end(&mut text).ok()?;
         Some(text)
     }
+}
+
+/// The user that an image's program runs as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageUser {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+    pub home: Option<PathBuf>,
+}
+
+/// Looks up the user of an image's configuration, `USER[:GROUP]`, in the image's own lists. `roots` are the image's
+/// layers from the highest to the lowest. Without a group, the user's groups are those of the lists (config.md of the
+/// image specification, "User"); a user without an entry has root's group, as in podman and Docker.
+///
+/// # Errors
+///
+/// Fails if a name is not in the image, or a number is not an id.
+pub fn image_user(roots: &[PathBuf], text: &str) -> Result<ImageUser, Error> {
+    let users = Users::below_all(roots);
+    let text = if text.is_empty() { "0" } else { text };
+    let mut identity = users.find(text)?;
+    if text.contains(':') {
+        identity.groups.clear();
+    } else if let Some(name) = users.name(identity.uid) {
+        // A number has the same groups as the name.
+        identity = Identity { uid: identity.uid, ..users.named(&name)? };
+    }
+    let Identity { uid, gid, groups } = identity;
+    Ok(ImageUser { uid, gid: gid.unwrap_or_default(), groups, home: users.home(uid) })
 }
 
 fn unknown(what: &'static str, name: &str) -> Error {
@@ -151,6 +203,25 @@ mod tests {
         ] {
             assert!(find(wrong).is_err(), "{wrong} is nobody");
         }
+    }
+
+    #[test]
+    fn user_of_an_image_is_found_in_the_highest_layer_with_a_list() {
+        let (low, high) = (image(), tempfile::tempdir().unwrap());
+        let find = |text| {
+            image_user(&[high.path().into(), low.path().into()], text).map_err(|error| error.to_string())
+        };
+        let who = ImageUser { uid: 7, gid: 8, groups: vec![50], home: Some("/home/who".into()) };
+        assert_eq!((find("who"), find("7")), (Ok(who.clone()), Ok(who.clone())));
+        assert_eq!(find("who:9"), Ok(ImageUser { gid: 9, groups: Vec::new(), ..who }));
+        assert_eq!(find(""), Ok(ImageUser { home: Some("/root".into()), ..ImageUser::default() }));
+        assert_eq!(find("4711"), Ok(ImageUser { uid: 4711, ..ImageUser::default() }));
+        fs::create_dir(high.path().join("etc")).unwrap();
+        fs::write(high.path().join("etc/passwd"), "who:x:70:80::/new:/bin/sh\n").unwrap();
+        assert_eq!(find("who").unwrap().uid, 70);
+        fs::remove_file(high.path().join("etc/passwd")).unwrap();
+        symlink("/dev/null", high.path().join("etc/passwd")).unwrap();
+        assert_eq!(find("who").unwrap().uid, 7, "the symlink leads to nothing in its layer");
     }
 
     #[test]

@@ -76,6 +76,11 @@ pub fn restore(
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
+    if !container.layers.is_empty() {
+        return Err(Error::State(
+            "cannot restore a container of layers; make its bundle with `husk bundle --flat`",
+        ));
+    }
     let (signals, interrupt) = hold_signals(how, &container)?;
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, how.stay(), &interrupt)?;
