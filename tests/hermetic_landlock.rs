@@ -138,6 +138,23 @@ fn nested_sandbox_needs_the_nested_option() {
     }
 }
 
+/// Root owns the files of all cgroups, and may mount them in a namespace of its own.
+#[test]
+fn nested_root_reaches_only_its_own_cgroup() {
+    need!(has_sandboxes() && is_root(), "needs root");
+    let place = Project::new();
+    // Only the root of a hierarchy lacks `cgroup.events`, or has a `release_agent`.
+    let script = "
+        mkdir /tmp/2 && mount -t cgroup2 none /tmp/2 && { test -e /tmp/2/cgroup.events && echo own || echo root; }
+        while IFS=: read -r _ names _; do
+            test -z \"$names\" || mkdir \"/tmp/$names\" || exit
+            test -z \"$names\" || mount -t cgroup -o \"$names\" none \"/tmp/$names\" || continue
+            test ! -e \"/tmp/$names/release_agent\" || echo root
+        done </proc/self/cgroup";
+    let script = format!("unshare --user --map-root-user --mount --cgroup sh <<'END'{script}\nEND");
+    place.sh(&["--nested"], &script).prints("own");
+}
+
 /// Root may only do what `--nested` is for: map its id. All other capabilities are gone.
 #[test]
 fn nested_root_keeps_one_capability() {

@@ -203,6 +203,24 @@ fn sandbox_works_in_a_container() {
         .fails(125, "refused because of --strict");
 }
 
+#[test]
+fn program_cannot_mount_where_the_kernel_lacks_landlock() {
+    need!(has_sandboxes() && is_root(), "needs root");
+    const USER: u32 = 1000;
+    let runtime = Runtime::under_test();
+    // The kernel's answer without Landlock.
+    let calls = json!([{ "names": ["landlock_create_ruleset"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38 }]);
+    let seccomp = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls });
+    // The sandboxed program makes a sandbox of its own.
+    let run = |options: &[&str]| {
+        let bundle = with_sandbox(&[options, &["--", "/husk", "test"]].concat(), &["exit", "7"]);
+        let bundle = bundle.with("/linux/seccomp", seccomp.clone()).with("/process/capabilities", json!({}));
+        runtime.run(&bundle.with("/process/user", json!({ "uid": USER, "gid": USER })))
+    };
+    run(&["--nested"]).fails(7, "");
+    run(&[]).fails(125, "mount");
+}
+
 /// RLIMIT_NPROC does not limit root's processes. Without a cgroup, the limit is the sandbox's pid_max.
 #[test]
 fn processes_of_root_are_limited_without_a_cgroup() {

@@ -140,6 +140,8 @@ pub enum MissingIsolation {
     Cgroup(String),
     /// Processes are not limited: for root only a cgroup can limit them.
     Processes(String),
+    /// Root with `--nested` can mount the caller's cgroups and change them.
+    NestedCgroups(String),
     /// The program sees the caller's procfs.
     Procfs,
     /// The program sees the caller's sysfs.
@@ -162,6 +164,12 @@ impl Display for MissingIsolation {
             }
             Self::Processes(why) => {
                 return write!(f, "root's processes are not limited, because no cgroup is available: {why}");
+            }
+            Self::NestedCgroups(why) => {
+                return write!(
+                    f,
+                    "with --nested root can change the host's cgroups, because none of its own is available: {why}"
+                );
             }
             Self::Overlays(why) => {
                 return write!(

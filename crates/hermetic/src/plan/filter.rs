@@ -56,6 +56,10 @@ const REFUSED: &[&str] = &[
     "syslog",
 ];
 
+/// Calls that change mounts. Landlock forbids them too.
+const MOUNTS: &[&str] =
+    &["fsconfig", "fsmount", "fsopen", "fspick", "mount", "move_mount", "pivot_root", "umount", "umount2"];
+
 /// Sockets of virtual machines, which reach the enclosing machine from any network namespace.
 const AF_VSOCK: u64 = 40;
 /// The ioctl that types into the caller's terminal.
@@ -96,6 +100,14 @@ pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<SockFilter>), Error
     let instructions =
         instructions.map(|from| SockFilter { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
     Ok((program.flags.bits(), instructions.collect()))
+}
+
+/// Returns a profile that refuses mounts, for machines without Landlock. A program could otherwise mount cgroups in
+/// namespaces of its own, and those of the caller belong to it.
+pub(crate) fn without_mounts() -> Profile {
+    let names = MOUNTS.iter().map(|name| (*name).to_owned()).collect();
+    let rules = vec![Rule { names, action: Action::Errno(EPERM), conditions: Vec::new() }];
+    Profile { rules, ..profile() }
 }
 
 /// Returns the seccomp profile of every sandbox.

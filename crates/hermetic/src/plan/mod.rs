@@ -220,6 +220,11 @@ pub fn plan<'b>(
         });
     }
     plan.at("seccomp");
+    if host.landlock.is_none() && !profile.nested {
+        // Only the program gets this filter: the first process itself mounts after it has loaded its own.
+        let (flags, program) = seccomp(&filter::without_mounts(), &plan)?;
+        plan.push(Step::Seccomp { flags, program });
+    }
     if profile.observed {
         let (flags, program) = seccomp(&filter::observed(host), &plan)?;
         plan.push(Step::SeccompListener { flags, program });

@@ -184,7 +184,7 @@ fn spawn(
     machine: &mut Machine,
     output: CapturedOutput,
 ) -> Result<(Sandbox, CapturedOutput), Error> {
-    let home = machine.home(&profile.limits)?;
+    let home = machine.home(profile)?;
     let plan = machine.plan(profile, output.streams());
     let sandbox = Sandbox::start(plan, &profile.limits, home)
         .map_err(|failed| explain(failed.error, &failed.plan, profile, &machine.host))?;

@@ -29,13 +29,13 @@ pub(crate) struct SandboxCgroup {
 }
 
 impl SandboxCgroup {
-    /// Makes a cgroup for limits that only a cgroup can keep. Those apply to all processes together, or are a process
-    /// limit where nothing else limits processes.
-    pub(crate) fn of(limits: &Limits, is_unlimited: bool) -> Option<Result<Self, Error>> {
+    /// Makes a cgroup if the program needs one in any case, or for limits that only a cgroup can keep. Those apply to all
+    /// processes together, or are a process limit where nothing else limits processes.
+    pub(crate) fn of(limits: &Limits, is_unlimited: bool, is_needed: bool) -> Option<Result<Self, Error>> {
         let number = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let processes = if is_unlimited { Some(limits.most_processes()) } else { limits.processes };
         let (memory, pids_limit) = (number(limits.memory), number(processes));
-        if memory.is_none() && pids_limit.is_none() {
+        if memory.is_none() && pids_limit.is_none() && !is_needed {
             return None;
         }
         // No swap, which would only slow the program down.
@@ -72,6 +72,13 @@ impl Drop for SandboxCgroup {
     fn drop(&mut self) {
         tolerate(self.layout.remove(&self.place, PATIENCE), "the next run tries to remove it again");
     }
+}
+
+/// Returns whether this process sees the whole tree of cgroups.
+pub(crate) fn is_in_first_namespace() -> bool {
+    /// The inode of the first cgroup namespace (include/linux/proc_ns.h, `PROC_CGROUP_INIT_INO`).
+    const FIRST: u64 = 0xeffffffb;
+    fs::metadata("/proc/self/ns/cgroup").is_ok_and(|found| found.ino() == FIRST)
 }
 
 /// The prefix of the cgroups' names.

@@ -13,7 +13,7 @@ use crate::host::{Host, Procfs, Sysfs};
 use crate::outputs;
 use crate::plan::layers::Streams;
 use crate::plan::{PROC, SYS, SandboxPlan, TOOLS, plan};
-use crate::profile::{Limits, Profile};
+use crate::profile::Profile;
 use crate::tools::{self, Caller};
 use bumpalo::Bump;
 use cgroup::SandboxCgroup;
@@ -74,15 +74,25 @@ impl Machine {
         Ok(Self { host, how: self.how, losses: self.losses.clone() })
     }
 
-    /// Returns a cgroup for the next program, if its limits need one and one is available.
-    pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<SandboxCgroup>>, Error> {
+    /// Returns a cgroup for the next program, if it needs one and one is available.
+    ///
+    /// Root may write to the files of every cgroup, and with `--nested` it can mount those below its own cgroup.
+    pub(crate) fn home(&mut self, profile: &Profile) -> Result<Option<Rc<SandboxCgroup>>, Error> {
+        let limits = &profile.limits;
+        let is_nested_root = self.host.uid == 0 && profile.nested;
         let is_asked = limits.memory.is_some() || limits.processes.is_some();
         self.host.cgroup = false;
         let is_unlimited = self.host.uid == 0 && !self.host.limits_pids();
-        let home = match SandboxCgroup::of(limits, is_unlimited).transpose() {
+        let home = match SandboxCgroup::of(limits, is_unlimited, is_nested_root).transpose() {
             Ok(home) => home.map(Rc::new),
             Err(error) if is_asked => {
                 self.lose(MissingIsolation::Cgroup(error.to_string()))?;
+                None
+            }
+            // In a sandbox, that cgroup is the outer sandbox's.
+            Err(_) if is_nested_root && !cgroup::is_in_first_namespace() => None,
+            Err(error) if is_nested_root => {
+                self.lose(MissingIsolation::NestedCgroups(error.to_string()))?;
                 None
             }
             Err(error) => {
@@ -153,7 +163,7 @@ impl Machine {
     ) -> Result<(Ended, Vec<Observed>), Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
-            let home = self.home(&profile.limits)?;
+            let home = self.home(profile)?;
             let (streams, terminal) = look();
             let plan = self.plan(profile, streams);
             let failed = match Sandbox::start(plan, &profile.limits, home) {
