@@ -15,12 +15,14 @@ run() {
 }
 
 run husk container
-if examples/hello/run.sh >/dev/null; then
-    echo "example hello/run.sh ... ok"
-else
-    echo "example hello/run.sh ... FAILED"
-    exit 1
-fi
+for script in hello images; do
+    if examples/$script/run.sh >/dev/null; then
+        echo "example $script/run.sh ... ok"
+    else
+        echo "example $script/run.sh ... FAILED"
+        exit 1
+    fi
+done
 run husk-spawn per_test_namespaces 2 true
 run husk-spawn popen
 run husk-spawn event_loop

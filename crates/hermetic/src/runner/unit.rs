@@ -35,6 +35,7 @@ impl Run {
             ended.usage = Usage { cpu_micros: 0, ..ended.usage };
             ended.remaining.clear();
             ended.reached = None;
+            ended.full = None;
             ended.wall = Duration::ZERO;
         }
         ended.wall = part.wall.unwrap_or(ended.wall);
