@@ -3,7 +3,7 @@
 #![no_main]
 
 use husk_image::{Draft, Ids, Image, Limits, Reference};
-use libfuzzer_sys::arbitrary::Arbitrary;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use std::fs;
 use std::path::{Path, PathBuf};
