@@ -14,9 +14,11 @@ use super::{Adapter, Each, OWN, Outcome, Output, Part, Reading, Role, Unit, loss
 use crate::explain::words::quoted;
 use crate::profile::{OwnFile, PathAccess, Show};
 use crate::sandbox::ended::Ended;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, openat, statat};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -81,13 +83,21 @@ struct Binary {
 }
 
 impl Binary {
+    /// Reads what the script has written. Everything that go has started could write there too, so only regular files
+    /// count, and a binary must not be a link to a file that the sandbox hides.
     fn read(directory: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = open(directory, flags, Mode::empty())?;
         let line = |name: &str| {
-            let mut bytes = fs::read(directory.join(name))?;
+            let mut bytes = read_regular(&opened, name)?;
             bytes.truncate(bytes.trim_ascii_end().len());
             Ok::<_, io::Error>(bytes)
         };
-        let arguments = fs::read(directory.join("arguments"))?;
+        let binary = statat(&opened, "test", AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(binary.st_mode) != FileType::RegularFile || binary.st_nlink != 1 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let arguments = read_regular(&opened, "arguments")?;
         let arguments = arguments.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
         let mut args: Vec<_> = arguments.collect();
         args.pop();
@@ -142,6 +152,20 @@ impl Binary {
             ..Unit::default()
         }
     }
+}
+
+/// Reads a regular file of limited size.
+fn read_regular(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 1 << 20;
+    // Without `NONBLOCK`, opening a FIFO would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, name, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Go {
@@ -396,7 +420,9 @@ fn reason(said: &str) -> Option<String> {
 mod tests {
     use super::{Binary, Each, Go, Outcome, Pattern, Role, Unit, failures, is_test, results};
     use crate::adapters::{Adapter as _, ended};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn patterns_are_split_as_by_go() {
@@ -461,6 +487,7 @@ mod tests {
     fn arguments_of_a_binary_are_kept_except_the_selection() {
         let scratch = tempfile::TempDir::new().unwrap();
         let file = |name: &str, text: &str| fs::write(scratch.path().join(name), text).unwrap();
+        file("test", "");
         file("package", "example.org/m\n");
         file("directory", "/p/m\n");
         file("arguments", "-test.paniconexit0\0-test.run=A/b\0-test.v=true\0-test.timeout=9s\0a\nb\0\0");
@@ -472,5 +499,27 @@ mod tests {
         let unit = Go { args, each: Each::Test, scratch: "/s".into() }.begin().pop().unwrap();
         let words = ["go", "test", "-count=1", "-exec=sh /run/husk/go-test", "./...", "-args", "-json"];
         assert_eq!((unit.role, unit.args), (Role::List, words.map(Into::into).to_vec()));
+    }
+
+    #[test]
+    fn only_regular_files_are_read_from_the_scratch_directory() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let path = |name: &str| scratch.path().join("one").join(name);
+        let names = ["test", "package", "directory", "arguments"];
+        for replaced in names {
+            for is_link in [false, true] {
+                fs::create_dir(path("")).unwrap();
+                names.iter().for_each(|name| fs::write(path(name), "/a").unwrap());
+                assert!(Binary::read(&path("")).is_ok());
+                fs::rename(path(replaced), scratch.path().join("secret")).unwrap();
+                if is_link {
+                    symlink(scratch.path().join("secret"), path(replaced)).unwrap();
+                } else {
+                    mknodat(CWD, path(replaced), FileType::Fifo, Mode::RUSR, 0).unwrap();
+                }
+                assert!(Binary::read(&path("")).is_err(), "{replaced}");
+                fs::remove_dir_all(path("")).unwrap();
+            }
+        }
     }
 }
