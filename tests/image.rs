@@ -262,6 +262,9 @@ fn second_bundle_unpacks_nothing_and_prune_removes_what_is_unused() {
     }
     place.bundle(&[&oci(&layout), "two"]).succeeds();
     place.bundle(&[&oci(&layout), "two"]).fails(1, "config.json");
+    fs::create_dir(place.path("shared")).unwrap();
+    fs::set_permissions(place.path("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    place.bundle(&[&oci(&layout), "shared"]).fails(1, "shared: other users may change it");
     place.bundle(&["--prune"]).prints("removed 0 unused layers\n");
     assert_eq!(place.layers(), 3);
     fs::remove_dir_all(place.path("one")).unwrap();

@@ -17,11 +17,12 @@ use crate::limits::{Budget, Limits};
 use crate::manifest::Image;
 use crate::store::{self, Ids, Store, Unpacked};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, chown, getxattr, openat, stat};
+use rustix::process::geteuid;
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, Permissions};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 /// The directory of a bundle that says of which layers its root file system consists.
@@ -39,12 +40,12 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// Fails if it contains one.
+    /// Fails if it contains one, or if other users may change a directory that exists.
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let mut draft = Self { path: path.to_owned(), made: Vec::new() };
         match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => draft.made.push(path.to_owned()),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => check(path)?,
             Err(error) => return Err(Error::file("create", path, error)),
         }
         for name in ["config.json", "rootfs", LAYERS] {
@@ -129,7 +130,8 @@ impl Draft {
     /// Fails if it cannot be written.
     pub fn finish(mut self, config: &str) -> Result<(), Error> {
         let path = self.path.join("config.json");
-        fs::write(&path, config).map_err(|reason| Error::file("write", path, reason))?;
+        let file = File::create_new(&path).and_then(|mut file| file.write_all(config.as_bytes()));
+        file.map_err(|reason| Error::file("write", path, reason))?;
         self.made.clear();
         Ok(())
     }
@@ -142,6 +144,16 @@ impl Drop for Draft {
             drop(store::remove(path));
         }
     }
+}
+
+/// Fails if another user could replace what the caller makes in a directory.
+fn check(directory: &Path) -> Result<(), Error> {
+    let found = fs::metadata(directory).map_err(|reason| Error::file("stat", directory, reason))?;
+    if found.uid() == geteuid().as_raw() && found.mode() & 0o002 == 0 {
+        return Ok(());
+    }
+    let reason = io::Error::other("other users may change it; choose a directory of your own");
+    Err(Error::file("use", directory, reason))
 }
 
 /// Returns the layers of an image from the highest to the lowest. Layers below one that hides everything are left out,
