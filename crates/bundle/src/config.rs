@@ -23,8 +23,8 @@ pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<W
     Ok((container, warnings))
 }
 
-/// Like [`load`], for another process of a container that exists. The result has no layers, mounts, hooks, devices and
-/// paths of the container, and mistakes in these are not found.
+/// Like [`load`], for another process of a container that exists. Layers, mounts, hooks, devices, and masked and read-only
+/// paths are neither read nor checked.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use rustix::fs::Stat;
 /// nobody else could. The caller is given by uid and gid.
 #[must_use]
 pub fn distrust(stat: &Stat, (user, group): (u32, u32)) -> Option<String> {
-    // The private group of a user, whose id equals the user's, has no other members.
+    // A group with the same id as the user is the user's private one, without other members.
     let is_own_group = stat.st_gid == group && group == user;
     if is_foreign(stat, user) {
         Some(format!("belongs to user {}", stat.st_uid))

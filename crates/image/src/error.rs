@@ -65,7 +65,7 @@ pub enum Problem {
     /// A limit is exceeded.
     #[error("the image has more than {most} {what}; raise the limit with {option}")]
     Limit { most: u64, what: &'static str, option: &'static str },
-    /// An owner has no id in the user namespace.
+    /// The user namespace does not map the owner of a file.
     #[error(
         "belongs to {uid}:{gid}, but this user has too few subordinate ids: add ranges to /etc/subuid and /etc/subgid"
     )]

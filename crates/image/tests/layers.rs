@@ -51,7 +51,7 @@ impl Place {
         error.split_once(": ").map(|(_, reason)| reason.to_owned()).unwrap_or(error)
     }
 
-    /// Checks that the store has no layer and that nothing beside it was changed.
+    /// Checks that the store is empty and that nothing beside it was changed.
     fn is_untouched(&self) {
         let path = |name: &str| self.directory.path().join(name);
         assert_eq!(fs::read_to_string(path("outside")).unwrap(), "outside");
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// Returns root's ids for root, and a single one for users, who cannot change owners.
+/// Returns root's ids for root. For users, who cannot change owners, returns a single id.
 fn ids() -> Ids {
     let me = rustix::process::geteuid();
     if me.is_root() {

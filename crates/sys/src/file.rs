@@ -148,7 +148,7 @@ pub fn size(fd: Fd) -> Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd.lend())?.st_size).unwrap_or(0))
 }
 
-/// Returns whether the file system at a path has no space left, with `statfs`. One without a size is never full.
+/// Returns whether the file system at a path is full, with `statfs`. One without a size is never full.
 pub fn is_full(path: &CStr) -> Result<bool> {
     rustix::fs::statfs(path).map(|found| found.f_blocks > 0 && found.f_bavail == 0)
 }

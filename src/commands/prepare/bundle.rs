@@ -187,7 +187,7 @@ fn store_path() -> Result<PathBuf> {
 enum Caller {
     /// Root, perhaps of a user namespace that somebody else made.
     Root,
-    /// A user, who has these ids.
+    /// A user with these ids.
     User(RootlessMaps),
     /// Root of the user namespace that husk made for a user.
     Inside,

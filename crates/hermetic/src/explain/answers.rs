@@ -24,7 +24,7 @@ impl Answers {
         match self.0.look_up(&Data { number, arch, instruction_pointer, arguments }) {
             Action::Allow => CallAnswer::GoOn,
             Action::Errno(number) => CallAnswer::Fail(errno(number)),
-            // `filter::profile` has no other action.
+            // `filter::profile` refuses with an error number only.
             _ => CallAnswer::Fail(errno(EPERM)),
         }
     }

@@ -47,7 +47,7 @@ impl<'o> Results<'o> {
         Ok(results)
     }
 
-    /// Returns results that have no header yet, because the tests must be listed first.
+    /// Returns results without a header, for tests that must be listed first.
     pub(crate) fn new(request: &TestArguments, screen: Option<Screen>, out: &'o mut dyn Write) -> Self {
         // Output of tests would be mixed with the progress line, and letters show enough progress.
         let screen_is_ours = !request.is_uncaptured && !request.is_quiet;

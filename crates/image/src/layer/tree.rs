@@ -481,7 +481,7 @@ fn make_parent(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Problem> {
     chmodat(parent, name, Mode::from(0o755), AtFlags::empty()).map_err(|errno| failed("chmod", errno))
 }
 
-/// The kinds of files that have no descriptor to set attributes by.
+/// The kinds of files whose attributes are set by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Symlink,

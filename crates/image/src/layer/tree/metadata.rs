@@ -57,7 +57,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Returns the times to set. An archive has no useful time of the last access.
+    /// Returns the times to set. The time of the last access does not matter, so it is that of the last change.
     pub(super) fn times(&self) -> Timestamps {
         Timestamps { last_access: self.modified, last_modification: self.modified }
     }
