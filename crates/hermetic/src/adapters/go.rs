@@ -419,7 +419,8 @@ fn reason(said: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Binary, Each, Go, Outcome, Pattern, Role, Unit, failures, is_test, results};
-    use crate::adapters::{Adapter as _, ended};
+    use crate::adapters::Adapter as _;
+    use crate::sandbox::ended::exited;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -458,7 +459,7 @@ mod tests {
             \x16--- SKIP: TestB (0.00s)\n\x16=== RUN   TestC\npanic: no\n\x16exit";
         let tests = ["p.q/r.TestA", "p.q/r.TestB", "p.q/r.TestC"].map(str::to_owned).to_vec();
         let unit = Unit { name: "p.q/r".to_owned(), tests, ..Unit::default() };
-        let parts = results(&unit, &ended(2), output.as_bytes());
+        let parts = results(&unit, &exited(2), output.as_bytes());
         let found: Vec<_> = parts.iter().map(|part| (part.name.as_str(), part.outcome.clone())).collect();
         let skipped = Outcome::Skipped(Some("not here".to_owned()));
         let expected =
@@ -466,7 +467,7 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(parts[0].wall.unwrap().as_millis(), 500);
         assert!(parts[0].said.contains("no newline") && parts[2].said.contains("panic: no"));
-        assert!(results(&unit, &ended(0), b"\xff\0\n\x16").is_empty());
+        assert!(results(&unit, &exited(0), b"\xff\0\n\x16").is_empty());
     }
 
     #[test]

@@ -268,24 +268,6 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns how a program ended that exits with this code.
-#[cfg(test)]
-pub(crate) fn ended(code: i32) -> Ended {
-    use std::os::unix::process::ExitStatusExt as _;
-    Ended {
-        status: std::process::ExitStatus::from_raw(code << 8),
-        wall: Duration::from_millis(5),
-        usage: Default::default(),
-        remaining: Vec::new(),
-        reached: None,
-        full: None,
-        had_terminal: false,
-        was_signalled: false,
-        losses: Vec::new(),
-        files: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Each, Suite};

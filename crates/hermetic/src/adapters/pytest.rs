@@ -267,7 +267,8 @@ fn shown(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Each, Outcome, Pytest, Role, Unit, hex, messages, unhex};
-    use crate::adapters::{Adapter as _, Output, Reading, ended};
+    use crate::adapters::{Adapter as _, Output, Reading};
+    use crate::sandbox::ended::exited;
 
     fn adapter(each: Each) -> Pytest {
         let args = vec!["pytest".into()];
@@ -280,7 +281,7 @@ mod tests {
     }
 
     fn read(adapter: &Pytest, unit: &Unit, code: i32, lines: &[Vec<u8>]) -> Reading {
-        adapter.read(unit, &ended(code), &Output { out: lines.concat(), errors: Vec::new() })
+        adapter.read(unit, &exited(code), &Output { out: lines.concat(), errors: Vec::new() })
     }
 
     #[test]

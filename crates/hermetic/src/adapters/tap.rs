@@ -224,7 +224,8 @@ pub(crate) fn here(program: &OsString) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::{Adapter as _, Document, Outcome, Tap};
-    use crate::adapters::{Output, Part, Unit, ended};
+    use crate::adapters::{Output, Part, Unit};
+    use crate::sandbox::ended::exited;
 
     fn parts(lines: &str) -> Vec<Part> {
         let mut document = Document::default();
@@ -282,7 +283,7 @@ mod tests {
         let tap = Tap { programs: vec![vec!["./a.t".into()]] };
         let unit = tap.begin().pop().unwrap();
         let output = |out: &[u8]| Output { out: out.to_vec(), errors: b"1..9\nnot ok\n".to_vec() };
-        let read = |unit: &Unit, code, out: &[u8]| tap.read(unit, &ended(code), &output(out)).parts;
+        let read = |unit: &Unit, code, out: &[u8]| tap.read(unit, &exited(code), &output(out)).parts;
         assert_eq!(unit.name, "a.t");
         let passed = read(&unit, 0, b"1..1\r\nok 1 \xff\r\n");
         assert_eq!((passed.len(), passed[0].name.as_str()), (1, "a.t 1 \u{fffd}"));

@@ -155,26 +155,12 @@ fn explained(tested: &Tested) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Foreign, Suite};
-    use crate::{Attempt, Ended, Tested};
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::process::ExitStatus;
+    use crate::sandbox::ended::exited;
+    use crate::{Attempt, Tested};
     use std::time::Duration;
 
     fn attempt(code: i32, said: &str) -> Attempt {
-        let (status, usage) = (ExitStatus::from_raw(code << 8), Default::default());
-        let wall = Duration::from_millis(5);
-        let ended = Ended {
-            status,
-            wall,
-            usage,
-            remaining: Vec::new(),
-            reached: None,
-            full: None,
-            had_terminal: false,
-            was_signalled: false,
-            losses: Vec::new(),
-            files: None,
-        };
+        let ended = exited(code);
         Attempt { start: Duration::ZERO, ended, reported: None, said: said.to_owned() }
     }
 

@@ -248,26 +248,12 @@ fn line(name: &str, mode: Option<&str>) -> String {
 mod tests {
     use super::Results;
     use crate::libtest::arguments::TestArguments;
+    use crate::sandbox::ended::exited;
     use crate::{Attempt, Ended, Reached, Tested};
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::process::ExitStatus;
     use std::time::Duration;
 
     fn attempt(code: i32, reached: Option<Reached>) -> Attempt {
-        let status = ExitStatus::from_raw(code << 8);
-        let (wall, usage) = (Duration::ZERO, Default::default());
-        let ended = Ended {
-            status,
-            wall,
-            usage,
-            remaining: Vec::new(),
-            reached,
-            full: None,
-            had_terminal: false,
-            was_signalled: false,
-            losses: Vec::new(),
-            files: None,
-        };
+        let ended = Ended { wall: Duration::ZERO, reached, ..exited(code) };
         Attempt { start: Duration::ZERO, ended, reported: None, said: "said\n".to_owned() }
     }
 

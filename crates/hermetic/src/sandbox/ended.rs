@@ -32,6 +32,24 @@ pub struct Ended {
     pub files: Option<OwnFiles>,
 }
 
+/// Returns how a program ended that has exited with this code.
+#[cfg(test)]
+pub(crate) fn exited(code: i32) -> Ended {
+    use std::os::unix::process::ExitStatusExt as _;
+    Ended {
+        status: ExitStatus::from_raw(code << 8),
+        wall: Duration::from_millis(5),
+        usage: Usage::default(),
+        remaining: Vec::new(),
+        reached: None,
+        full: None,
+        had_terminal: false,
+        was_signalled: false,
+        losses: Vec::new(),
+        files: None,
+    }
+}
+
 /// A limit that ended a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
