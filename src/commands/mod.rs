@@ -100,9 +100,9 @@ pub(crate) static VERBS: &[Verb] = &[
     Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
     Verb {
         usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
-        more: test::MORE,
+        more: test::options::MORE,
         failure: Exit::NoSandbox,
-        ..verb_that::<test::Test>("test", Group::Test, test::perform)
+        ..verb_that::<test::options::Test>("test", Group::Test, test::perform)
     },
 ];
 

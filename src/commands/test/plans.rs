@@ -1,6 +1,7 @@
 //! `husk test --plan --runner`: the plan of each test of a binary.
 
-use super::{Options, Tests, found, setting};
+use super::options::Tests;
+use super::{Options, found, setting};
 use crate::exit::Exit;
 use crate::output::{self, escape};
 use anyhow::Result;
