@@ -5,6 +5,7 @@ use crate::output::log::Log;
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{CgroupManager, Environment, Error, Listed, Notice, Sealed, Store, Warning};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,8 @@ enum Root {
     System,
     /// The directory in a user's `$XDG_RUNTIME_DIR`.
     Users(PathBuf),
+    /// The directory of a user without that variable.
+    Fallback(PathBuf),
 }
 
 /// Protects husk's own binary from containers that could write to it, if the verb creates one.
@@ -53,7 +56,8 @@ impl<'a> Session<'a> {
                 Some(directory) if !directory.is_empty() && is_user() => {
                     Root::Users(Path::new(&directory).join("husk"))
                 }
-                _ => Root::System,
+                _ if geteuid().is_root() => Root::System,
+                _ => Root::Fallback(without_variable(geteuid().as_raw())),
             },
         };
         ::log::debug!("root: {}", root.path().display());
@@ -85,26 +89,44 @@ impl<'a> Session<'a> {
 
     /// Prepares the state directory before a container is created.
     pub(crate) fn prepare(&self) -> Result<()> {
-        if let Root::Users(_) = &self.root {
-            self.store.make_sticky().context("$XDG_RUNTIME_DIR")?;
+        match &self.root {
+            Root::Users(_) => self.store.make_sticky().context("$XDG_RUNTIME_DIR")?,
+            // Whoever cleans up /tmp should also leave it alone.
+            Root::Fallback(_) => self.store.make_sticky().context("XDG_RUNTIME_DIR is not set")?,
+            Root::Said(_) | Root::System => {}
         }
         Ok(())
+    }
+
+    /// Returns the directory in which containers are recorded, and whether only root and the caller can change it. A missing
+    /// one will be created.
+    pub(crate) fn place(&self) -> (&Path, Result<(), Error>) {
+        let is_missing = |error: &Error| matches!(error, Error::File { reason, .. } if reason.errno() == Some(Errno::NOENT));
+        let opened = husk_runtime::list(&self.store).map(drop);
+        (self.root.path(), opened.or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) }))
     }
 }
 
 impl Root {
     fn path(&self) -> &Path {
         match self {
-            Self::Said(path) | Self::Users(path) => path,
+            Self::Said(path) | Self::Users(path) | Self::Fallback(path) => path,
             Self::System => Path::new("/run/husk"),
         }
     }
 }
 
+/// Returns the directory for a user without `XDG_RUNTIME_DIR`: where logind would have put it, or one in /tmp. The store
+/// refuses a directory there that another user has made.
+fn without_variable(uid: u32) -> PathBuf {
+    let usual = PathBuf::from(format!("/run/user/{uid}"));
+    if usual.is_dir() { usual.join("husk") } else { PathBuf::from(format!("/tmp/husk-{uid}")) }
+}
+
 /// Whether this process cannot write to the system-wide directory: it is not root, or it is root in a user
 /// namespace and `USER` is not root. (podman's children there have no `USER`.)
 fn is_user() -> bool {
-    if !rustix::process::geteuid().is_root() {
+    if !geteuid().is_root() {
         return true;
     }
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

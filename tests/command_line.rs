@@ -188,29 +188,6 @@ fn option_without_its_value_is_reported_in_runcs_words() {
     runtime.typed(&["--log"]).fails(1, "flag needs an argument");
 }
 
-// Rootless podman calls its runtime in this way: as root of a user namespace, with almost no environment.
-#[test]
-fn root_in_a_user_namespace_has_its_own_store() {
-    need!(is_husk(), "other runtimes do not report the path of their store");
-    let unshare = || {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user"]);
-        command
-    };
-    need!(unshare().arg("true").status().is_ok_and(|end| end.success()), "no user namespace can be made");
-    let runtime = Runtime::under_test();
-    let own = format!("root: {}", runtime.root().join("husk").display());
-    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root: /run/husk")] {
-        let mut command = unshare();
-        command.arg(runtime.command("list").get_program()).args(["--debug", "list"]);
-        command.env_remove("USER").env("XDG_RUNTIME_DIR", runtime.root());
-        command.envs(user.map(|user| ("USER", user)));
-        let output = command.output().expect("unshare");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(place), "{user:?}: {said}");
-    }
-}
-
 // The next file that is opened would get the number of the closed stream.
 #[test]
 fn output_to_a_closed_stream_is_discarded() {
@@ -282,22 +259,6 @@ fn store_of_a_user_is_in_the_runtime_directory() {
     created.succeeds();
     let made = fs::read_dir(runtime.root()).unwrap().next().unwrap().unwrap();
     assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, 0o1700);
-}
-
-// Runs husk as the current user, or as user 1000 if that user is root.
-#[test]
-fn runtime_directory_that_cannot_be_made_is_named_once() {
-    need!(is_husk(), "the message is husk's");
-    let mut command = Command::new("setpriv");
-    if is_root() {
-        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]);
-    }
-    let bundle = Bundle::running("exit 0");
-    bundle.write();
-    command.arg(env!("CARGO_BIN_EXE_husk")).args(["run", "--bundle"]).arg(bundle.path()).arg("c");
-    let output = command.env("XDG_RUNTIME_DIR", "/no/such/place").output().unwrap();
-    let wanted = "husk: $XDG_RUNTIME_DIR: mkdir /no/such/place/husk: permission denied\n";
-    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
 }
 
 #[test]
@@ -745,61 +706,4 @@ fn timings_skip_the_clock_where_a_filter_could_forbid_it() {
         let seen = runtime.typed(&["--root", root, "run", "--timings", "-b", path, "c"]);
         assert_eq!(seen.0.status.code(), Some(7), "{}", String::from_utf8_lossy(&seen.0.stderr));
     }
-}
-
-#[test]
-fn validate_reports_duplicate_keys() {
-    need!(is_husk(), "runc has no validate command");
-    let bundle = Bundle::running("exit 0");
-    let text = serde_json::to_string_pretty(&bundle.config).unwrap();
-    let twice = text.replacen("\"noNewPrivileges\"", "\"noNewPrivileges\": false,\n\"noNewPrivileges\"", 1);
-    let line = 1 + twice.lines().position(|line| line.contains("\"noNewPrivileges\": false")).unwrap();
-    fs::write(bundle.path().join("config.json"), twice).unwrap();
-    Runtime::under_test().typed(&["validate", bundle.path().to_str().unwrap()]).prints(&format!(
-        "warning: process.noNewPrivileges: occurs twice, in lines {line} and {}; the last value is used\n\
-         0 errors, 1 warning",
-        line + 1
-    ));
-}
-
-#[test]
-fn validate_reports_every_problem_at_once() {
-    need!(is_husk(), "runc has no validate command");
-    let runtime = Runtime::under_test();
-    let bundle = Bundle::running("exit 0");
-    bundle.write();
-    let path = bundle.path().to_str().unwrap().to_owned();
-    runtime.typed(&["validate", &path]).prints("0 errors, 0 warnings");
-    let missing = json!({ "destination": "/a", "type": "bind", "source": "/not/there" });
-    let elsewhere = Bundle::running("exit 0").mounting(missing).with("/root/path", "missing".into());
-    elsewhere.write();
-    let there = elsewhere.path().display();
-    let seen = runtime.typed(&["validate", elsewhere.path().to_str().unwrap()]);
-    let wanted = format!(
-        "error: root.path: {there}/missing is not a directory\n  unpack an image into this directory\n\
-         error: mounts[2].source: /not/there does not exist\n  create it, or change the source\n\
-         2 errors, 0 warnings\n"
-    );
-    assert_eq!((seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()), (Some(1), wanted));
-    let bundle = bundle
-        .with("/process/cwd", "here".into())
-        .with("/process/env", json!(["A"]))
-        .with("/hostnam", "x".into());
-    bundle.write();
-    let seen = runtime.typed(&["validate", &path]);
-    let wanted = "\
-error: process.cwd: \"here\" is not an absolute path
-  write an absolute path: \"/here\"
-error: process.env[0]: is not of the form NAME=VALUE
-  for example: \"PATH=/usr/bin:/bin\"
-warning: hostnam: is unknown and ignored
-2 errors, 1 warning
-";
-    assert_eq!(
-        (seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()),
-        (Some(1), wanted.to_owned())
-    );
-    // Running the bundle fails with the first of these errors.
-    bundle.write();
-    runtime.run(&bundle).fails(1, "process.cwd: \"here\" is not an absolute path");
 }

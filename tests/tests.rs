@@ -105,6 +105,7 @@ mod seccomp;
 /// Many containers, which must not leave anything behind.
 mod soak;
 /// Cgroups that systemd creates.
+mod state_directory;
 mod systemd;
 /// Cgroups that a systemd creates which the tests play.
 mod systemd_played;
@@ -113,4 +114,5 @@ mod terminal;
 /// Builds bundles, runs a runtime on them, and checks the results.
 mod util;
 /// Waiting for the end of a container, and its exit status.
+mod validate;
 mod wait;

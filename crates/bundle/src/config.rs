@@ -3,7 +3,7 @@
 use crate::container::{Access, Container, MountContext, UnknownCalls};
 use crate::crun;
 use crate::error::{Error, ErrorKind, Field, Warning};
-use crate::fields::{hooks, linux, mounts, process, unread};
+use crate::fields::{hooks, linux, mounts, process, unread, version};
 use crate::json::{pruned, tree, typed};
 use oci_spec::runtime::Spec;
 use std::fs::{self, OpenOptions};
@@ -45,7 +45,7 @@ fn read_of(directory: &Path, config: Option<&Path>) -> Result<Vec<u8>, Error> {
 pub const LAYERS: &str = "husk-layers";
 
 /// Returns the layers of a bundle. A bundle without that directory has none.
-fn layers(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn layers(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let directory = directory.join(LAYERS);
     let failed = |error: std::io::Error| Field::new(LAYERS).error(ErrorKind::Read(error.into()));
     match directory.symlink_metadata() {
@@ -128,6 +128,7 @@ pub(crate) fn resolve(
     tree::normalize(&mut config, &mut warnings)?;
     let unread = unread::take(&mut config, &mut warnings)?;
     let spec: Spec = typed::read(config, &Field::default())?;
+    version::check(spec.version(), &mut warnings)?;
 
     let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(ErrorKind::Missing))?;
     if root.path().as_os_str().is_empty() {

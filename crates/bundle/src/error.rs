@@ -31,6 +31,12 @@ impl Field {
         Self(format!("{}[{index}]", self.0))
     }
 
+    /// Whether this is the field of the given name or one below it.
+    #[must_use]
+    pub fn is_within(&self, name: &str) -> bool {
+        self.0.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    }
+
     pub(crate) fn error(&self, kind: ErrorKind) -> Error {
         Error { field: self.clone(), kind }
     }
@@ -70,9 +76,15 @@ pub enum ErrorKind {
     /// The file is longer than any real configuration.
     #[error("is longer than {0} bytes")]
     TooLong(u64),
-    /// The file is not JSON, or a value has the wrong type or is not a known name.
+    /// The file is not JSON.
     #[error("{0}")]
     Json(String),
+    /// A value has the wrong type, or a number exceeds the range of its type.
+    #[error("must be {0}")]
+    Type(String),
+    /// A name is not one of the values that the field may have.
+    #[error("{0}")]
+    NotOneOf(Box<UnknownName>),
     /// A required field is absent.
     #[error("is missing")]
     Missing,
@@ -88,6 +100,9 @@ pub enum ErrorKind {
     /// A name is not one of the known values.
     #[error("{0:?} is unknown")]
     Unknown(String),
+    /// The configuration follows another version of the specification.
+    #[error("{0:?} is not supported; husk implements version 1.3")]
+    Version(String),
     /// A number exceeds the range that the kernel accepts.
     #[error("{0} is out of range")]
     Range(i128),
@@ -100,6 +115,14 @@ pub enum ErrorKind {
     /// Two settings exclude each other, or one needs another.
     #[error("{0}")]
     Conflict(&'static str),
+}
+
+/// A name that is not one of the values that its field may have.
+#[derive(Debug, thiserror::Error)]
+#[error("{found:?} is unknown; possible values: {}", known.join(", "))]
+pub struct UnknownName {
+    pub found: String,
+    pub known: &'static [&'static str],
 }
 
 /// The audience of a warning.

@@ -20,7 +20,7 @@ mod json;
 pub use config::{LAYERS, load, load_for_exec, parse, parse_for_exec};
 pub use container::Container;
 pub use crun::{ANNOTATIONS as CRUN_ANNOTATIONS, PREFIX as CRUN_PREFIX};
-pub use error::{Error, ErrorKind, Field, Notice, Warning};
+pub use error::{Error, ErrorKind, Field, Notice, UnknownName, Warning};
 pub use fields::mounts::bind_mount;
 pub use fields::{exec, resources};
 pub use help::known;

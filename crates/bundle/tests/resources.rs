@@ -141,8 +141,14 @@ fn each_refusal_names_its_field() {
             device(json!({ "access": "r", "major": -2 })),
             "linux.resources.devices[0].major: -2 is out of range",
         ),
-        (json!({ "pids": { "limit": "many" } }), "linux.resources.pids.limit: invalid type: string"),
-        (json!({ "memory": { "limit": "1g" } }), "linux.resources.memory.limit: invalid type: string"),
+        (
+            json!({ "pids": { "limit": "many" } }),
+            "linux.resources.pids.limit: must be a whole number, not \"",
+        ),
+        (
+            json!({ "memory": { "limit": "1g" } }),
+            "linux.resources.memory.limit: must be a whole number, not \"",
+        ),
         (hugepages(json!({ "limit": 1 })), "linux.resources.hugepageLimits[0].pageSize: is missing"),
         (
             hugepages(json!({ "pageSize": "../2MB", "limit": 1 })),

@@ -29,7 +29,7 @@ pub use mounts::places::places;
 pub use namespaces::apart;
 pub use origin::{Origin, Part};
 pub use program::exec::{JoinTarget, cpu_mask, exec};
-pub use program::process::{candidates, keeps_null_streams, rlimits};
+pub use program::process::{candidates, keeps_null_streams, program_candidates, rlimits};
 pub use program::seccomp::decisions;
 pub use words::not_begun;
 

@@ -39,8 +39,9 @@ enum Format {
 }
 
 impl Perform for Doctor {
-    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let mut found = doctor::examine();
+        found.push(state(session));
         found.extend(tools());
         output::print(match self.format {
             Format::Json => escape::json(serde_json::to_string_pretty(&found)?) + "\n",
@@ -48,6 +49,26 @@ impl Perform for Doctor {
         })?;
         let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
         Ok(if is_ill { Exit::Failed } else { Exit::Success })
+    }
+}
+
+/// Returns where containers are recorded.
+fn state(session: &Session<'_>) -> Finding {
+    let (place, opened) = session.place();
+    let finding = Finding {
+        topic: "state",
+        verdict: Verdict::Ok,
+        text: format!("containers are recorded in {}", place.display()),
+        fix: None,
+    };
+    match opened {
+        Ok(()) => finding,
+        Err(error) => Finding {
+            verdict: Verdict::Problem,
+            text: error.to_string(),
+            fix: Some("set XDG_RUNTIME_DIR to a directory of your own, or use --root".to_owned()),
+            ..finding
+        },
     }
 }
 

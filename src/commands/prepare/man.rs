@@ -73,6 +73,10 @@ otherwise exit with the program's exit code, or with 128 plus the number of the 
 .I /run/husk
 State of root's containers. The state of other users' containers is in
 .IR $XDG_RUNTIME_DIR/husk .
+If that variable is not set, it is in
+.I /run/user/UID/husk
+or, if /run/user/UID does not exist, in
+.IR /tmp/husk-UID .
 ";
 
 fn verb(verb: &Verb) -> String {

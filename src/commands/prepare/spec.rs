@@ -9,12 +9,14 @@ use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::{Context as _, Result, bail};
 use clap::{Arg, Args as _, Command};
-use std::fs::OpenOptions;
+use rustix::process::{getegid, geteuid};
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
 The configuration runs 'sh' in a terminal. Its root file system is the directory 'rootfs', mounted read-only.
+For users other than root, it needs no root privileges; --rootless=false writes root's.
 
 EXAMPLES:
   mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar    unpack an image
@@ -44,9 +46,16 @@ pub(crate) fn define(command: Command) -> Command {
 
 impl Perform for Spec {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let text = text((session.rootless == Rootless::True).then_some(ids));
-        let path = absolute(&self.bundle)?.join(self.file);
+        let ids = (geteuid().as_raw(), getegid().as_raw());
+        let is_rootless = match session.rootless {
+            Rootless::True => true,
+            Rootless::False => false,
+            Rootless::Auto => !geteuid().is_root(),
+        };
+        let text = text(is_rootless.then_some(ids));
+        let bundle = absolute(&self.bundle)?;
+        fs::create_dir_all(&bundle).with_context(|| format!("mkdir {}", bundle.display()))?;
+        let path = bundle.join(self.file);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => file.write_all(text.as_bytes()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -56,6 +65,15 @@ impl Perform for Spec {
             Err(error) => Err(error),
         }
         .with_context(|| format!("write {}", path.display()))?;
+        if is_rootless && session.rootless == Rootless::Auto {
+            session
+                .log
+                .note(&format!("the configuration is for user {}; --rootless=false writes root's", ids.0));
+        }
+        let rootfs = bundle.join("rootfs");
+        if !rootfs.is_dir() {
+            session.log.note(&format!("missing: the root file system, in {}", rootfs.display()));
+        }
         Ok(Exit::Success)
     }
 }

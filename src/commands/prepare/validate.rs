@@ -5,7 +5,8 @@ use crate::output::{self, escape};
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
-use husk_runtime::Severity;
+use husk_runtime::{Problem, Severity};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -14,6 +15,7 @@ the container cannot be created. A setting that husk applies differently than wr
 
 EXAMPLES:
   {husk} validate web                                   check a bundle
+  {husk} validate --json web                            print the problems for another program
   {husk} validate web && {husk} run --bundle web web-1    run it if it is valid
 ";
 
@@ -23,6 +25,9 @@ pub(crate) struct Validate {
     /// Directory of the bundle
     #[arg(value_name = "BUNDLE", default_value = ".")]
     bundle: PathBuf,
+    /// Print the problems as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Perform for Validate {
@@ -30,13 +35,15 @@ impl Perform for Validate {
         let found = husk_runtime::validate(&absolute(&self.bundle)?);
         let number = |severity| found.iter().filter(|finding| finding.severity == severity).count();
         let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+        let exit = if errors == 0 { Exit::Success } else { Exit::Failed };
+        if self.json {
+            let problems: Vec<_> = found.iter().map(as_json).collect();
+            output::print(format!("{:#}\n", json!(problems)))?;
+            return Ok(exit);
+        }
         let mut text = String::new();
         for finding in &found {
-            let severity = match finding.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            };
-            let line = format!("{severity}: {}: {}", finding.field, finding.text);
+            let line = format!("{}: {}: {}", severity(finding), finding.field, finding.text);
             text.extend([&*escape::line(&line), "\n"]);
             if let Some(hint) = &finding.hint {
                 text.extend(["  ", &*escape::line(hint), "\n"]);
@@ -46,6 +53,18 @@ impl Perform for Validate {
             |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
         let counts = format!("{}, {}\n", counted(errors, "error"), counted(warnings, "warning"));
         output::print(text + &counts)?;
-        Ok(if errors == 0 { Exit::Success } else { Exit::Failed })
+        Ok(exit)
     }
+}
+
+fn severity(problem: &Problem) -> &'static str {
+    match problem.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+fn as_json(problem: &Problem) -> Value {
+    let Problem { field, text, hint, .. } = problem;
+    json!({ "severity": severity(problem), "field": field, "text": text, "hint": hint })
 }

@@ -11,3 +11,4 @@ pub mod resources;
 pub(crate) mod seccomp;
 pub(crate) mod unread;
 pub(crate) mod values;
+pub(crate) mod version;

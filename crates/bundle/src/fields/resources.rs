@@ -56,29 +56,25 @@ pub(crate) fn take(resources: &mut Value) -> Result<Extra, Error> {
     }
     if let Some(pids) = resources.remove("pids") {
         let field = field.key("pids").key("limit");
-        extra.pids_limit = pids.get("limit").map(|limit| read(limit, &field)).transpose()?;
+        extra.pids_limit = pids.get("limit").map(|limit| typed::read(limit.clone(), &field)).transpose()?;
     }
     let field = field.key("hugepageLimits");
     let limits: Vec<Map<String, Value>> = match resources.remove("hugepageLimits") {
         None => Vec::new(),
-        Some(limits) => read(&limits, &field)?,
+        Some(limits) => typed::read(limits, &field)?,
     };
     for (index, limit) in limits.iter().enumerate() {
         let field = field.index(index);
         let member = |key| limit.get(key).ok_or_else(|| field.key(key).error(ErrorKind::Missing));
-        let page_size: String = read(member("pageSize")?, &field.key("pageSize"))?;
+        let page_size: String = typed::read(member("pageSize")?.clone(), &field.key("pageSize"))?;
         // The size becomes part of a file name.
         if page_size.is_empty() || !page_size.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(field.key("pageSize").error(ErrorKind::Unknown(page_size)));
         }
-        let limit = read(member("limit")?, &field.key("limit"))?;
+        let limit = typed::read(member("limit")?.clone(), &field.key("limit"))?;
         extra.hugepage_limits.push(HugepageLimit { page_size, limit });
     }
     Ok(extra)
-}
-
-fn read<T: serde::de::DeserializeOwned>(value: &Value, field: &Field) -> Result<T, Error> {
-    T::deserialize(value).map_err(|error| field.error(ErrorKind::Json(error.to_string())))
 }
 
 /// Resolves resources, looking up all names.

@@ -3,3 +3,5 @@
 mod hint;
 pub mod known;
 pub(crate) mod problems;
+
+pub(crate) use hint::near;

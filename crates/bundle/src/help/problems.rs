@@ -5,7 +5,7 @@
 //! harmless, and parses again until no problem is left. Problems that only follow from such a change are not
 //! reported.
 
-use crate::config::{read, resolve};
+use crate::config::{layers, read, resolve};
 use crate::container::Container;
 use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::json::{duplicate, tree};
@@ -19,8 +19,17 @@ pub struct Problems {
     pub errors: Vec<Error>,
     /// Fields that are not carried out as written.
     pub warnings: Vec<Warning>,
-    /// The resolved container; `None` if there are errors.
+    /// The resolved container without the fields that have errors; `None` if there are too many.
     pub container: Option<Container>,
+    mended: Mended,
+}
+
+impl Problems {
+    /// Returns the name that a field of the container has in the file.
+    #[must_use]
+    pub fn in_file(&self, field: &Field) -> Field {
+        self.mended.restored(field)
+    }
 }
 
 /// The most errors that are reported. More would not be read, and finding each takes another parse.
@@ -29,10 +38,16 @@ const MOST: usize = 200;
 /// Returns all problems of `config.json` in the bundle `directory`, an absolute path.
 #[must_use]
 pub fn problems(directory: &Path) -> Problems {
-    match read(&directory.join("config.json")) {
+    let mut problems = match read(&directory.join("config.json")) {
         Ok(bytes) => problems_in(&bytes, directory),
-        Err(kind) => unreadable(kind),
+        Err(kind) => return unreadable(kind),
+    };
+    match (layers(directory), &mut problems.container) {
+        (Ok(layers), Some(container)) => container.layers = layers,
+        (Ok(_), None) => {}
+        (Err(error), _) => problems.errors.push(error),
     }
+    problems
 }
 
 /// Returns all problems of a configuration in memory.
@@ -52,7 +67,7 @@ pub fn problems_in(bytes: &[u8], directory: &Path) -> Problems {
 
 fn unreadable(kind: ErrorKind) -> Problems {
     let errors = vec![Field::new("config.json").error(kind)];
-    Problems { errors, warnings: Vec::new(), container: None }
+    Problems { errors, warnings: Vec::new(), container: None, mended: Mended::default() }
 }
 
 fn of(mut config: Value, directory: &Path) -> Problems {
@@ -81,11 +96,11 @@ fn of(mut config: Value, directory: &Path) -> Problems {
     let (container, warnings) = read.unzip();
     let warnings = warnings.into_iter().flatten();
     unknown.extend(warnings.map(|warning| Warning { field: mended.restored(&warning.field), ..warning }));
-    Problems { container: container.filter(|_| errors.is_empty()), errors, warnings: unknown }
+    Problems { errors, warnings: unknown, container, mended }
 }
 
 /// The changes made so far in order to continue parsing.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Mended {
     /// The changed fields, under the names they had at the time.
     fields: Vec<String>,
@@ -210,8 +225,8 @@ mod tests {
     use std::path::Path;
 
     fn told(config: Value) -> (Vec<String>, Vec<String>) {
-        let Problems { errors, warnings, container } = of(config, Path::new("/bundle"));
-        assert_eq!(container.is_some(), errors.is_empty());
+        let Problems { errors, warnings, container, .. } = of(config, Path::new("/bundle"));
+        assert!(container.is_some());
         (errors.iter().map(ToString::to_string).collect(), warnings.iter().map(ToString::to_string).collect())
     }
 
@@ -246,20 +261,20 @@ mod tests {
         let wanted = [
             "process.env[4]: contains a NUL byte",
             "root.path: is empty",
-            "process.user.uid: invalid value",
+            "process.user.uid: must be a whole number",
             "process.args: is empty",
             "process.cwd: \"here\" is not an absolute path",
             "process.env[1]: is not of the form NAME=VALUE",
             "process.env[3]: is not of the form NAME=VALUE",
-            "process.rlimits[0].type: unknown variant",
-            "mounts[1].options: invalid type",
+            "process.rlimits[0].type: \"RLIMIT_NONSENSE\" is unknown",
+            "mounts[1].options: must be an array",
             "mounts[2].type: is missing",
-            "mounts[3].options[0]: invalid type",
+            "mounts[3].options[0]: must be a string",
             "mounts[4].destination: is missing",
             "mounts[4].type: is missing",
-            "linux.namespaces[1].type: unknown variant",
+            "linux.namespaces[1].type: \"pod\" is unknown",
             "linux.namespaces[2].type: \"pid\" occurs twice",
-            "linux.sysctl.net.ipv4.ip_forward: invalid type",
+            "linux.sysctl.net.ipv4.ip_forward: must be a string",
             "linux.maskedPaths[0]: \"proc\" is not an absolute path",
         ];
         for start in wanted {

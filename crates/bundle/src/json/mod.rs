@@ -5,3 +5,4 @@ pub(crate) mod duplicate;
 pub(crate) mod pruned;
 pub(crate) mod tree;
 pub(crate) mod typed;
+mod words;

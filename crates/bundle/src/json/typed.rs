@@ -3,11 +3,12 @@
 //! A failure collects the field's name on its way out: each enclosing value puts its own name before it. So
 //! reading records nothing on the way in, and there is one layer of code between a type and its JSON.
 
-use crate::error::{Error, ErrorKind, Field};
+use super::words;
+use crate::error::{Error, ErrorKind, Field, UnknownName};
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer as _, MapAccess, SeqAccess,
-    Unexpected, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer as _, MapAccess,
+    SeqAccess, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
@@ -49,6 +50,20 @@ impl serde::de::Error for Failure {
     fn missing_field(field: &'static str) -> Self {
         Self { way: vec![format!(".{field}")], kind: ErrorKind::Missing }
     }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let text = format!("{}, not {}", words::wanted(&expected.to_string()), words::found(&found));
+        Self { way: Vec::new(), kind: ErrorKind::Type(text) }
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
+        let name = UnknownName { found: found.to_owned(), known };
+        Self { way: Vec::new(), kind: ErrorKind::NotOneOf(name.into()) }
+    }
 }
 
 impl std::error::Error for Failure {}
@@ -67,9 +82,11 @@ impl Node {
         let found = match &self.0 {
             Value::Null => Unexpected::Other("null"),
             Value::Bool(value) => Unexpected::Bool(*value),
-            Value::Number(number) => {
-                number.as_u64().map_or(Unexpected::Other("number"), Unexpected::Unsigned)
-            }
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => Unexpected::Unsigned(number),
+                (None, Some(number), _) => Unexpected::Signed(number),
+                (None, None, number) => Unexpected::Float(number.unwrap_or(f64::NAN)),
+            },
             Value::String(text) => Unexpected::Str(text),
             Value::Array(_) => Unexpected::Seq,
             Value::Object(_) => Unexpected::Map,
@@ -209,24 +226,24 @@ mod tests {
             |options: Value| json!({ "ociVersion": "1.3.0", "mounts": [{ "destination": "/" }, options] });
         let table = [
             (json!({ "ociVersion": "1.3.0" }), ""),
-            (json!({ "ociVersion": 1 }), "ociVersion: invalid type: integer `1`, expected a string"),
-            (json!([1]), "config.json: invalid type: sequence, expected struct Spec"),
+            (json!({ "ociVersion": 1 }), "ociVersion: must be a string, not 1"),
+            (json!([1]), "config.json: must be an object, not an array"),
             (mounts(json!({})), "mounts[1].destination: is missing"),
-            (mounts(json!(["/"])), "mounts[1]: invalid type: sequence, expected struct Mount"),
+            (mounts(json!(["/"])), "mounts[1]: must be an object, not an array"),
             (
                 mounts(json!({ "destination": "/", "options": [null] })),
-                "mounts[1].options[0]: invalid type: null, expected a string",
+                "mounts[1].options[0]: must be a string, not null",
             ),
             (
                 json!({ "ociVersion": "1", "annotations": { "a.b": true } }),
-                "annotations.a.b: invalid type: boolean `true`, expected a string",
+                "annotations.a.b: must be a string, not true",
             ),
         ];
         for (config, error) in table {
             assert_eq!(said::<Spec>(config, &Field::default()), error);
         }
         let resources = json!({ "pids": { "limit": 1.5 } });
-        let error = "linux.resources.pids.limit: invalid type: floating point `1.5`, expected i64";
+        let error = "linux.resources.pids.limit: must be a whole number, not 1.5";
         assert_eq!(said::<LinuxResources>(resources, &Field::new("linux.resources")), error);
     }
 }

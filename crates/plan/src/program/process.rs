@@ -325,10 +325,16 @@ fn places<'b>(process: &Process, plan: &mut Builder<'b>) -> Result<&'b [&'b CStr
         // Engines recognise a missing program (127) by Go's wording.
         return Err(plan.error("exec: \"\": executable file not found in $PATH"));
     }
-    let path = variable(process, b"PATH").unwrap_or(b"/bin:/usr/bin");
-    let found = candidates(OsStr::from_bytes(program), OsStr::from_bytes(path));
+    let found = program_candidates(process, program);
     let found = found.iter().map(|place| plan.text(place)).collect::<Result<Vec<_>, _>>()?;
     Ok(plan.slice(&found))
+}
+
+/// Returns the paths at which a program of the container may be, relative to its working directory.
+#[must_use]
+pub fn program_candidates(process: &Process, program: &[u8]) -> Vec<OsString> {
+    let path = variable(process, b"PATH").unwrap_or(b"/bin:/usr/bin");
+    candidates(OsStr::from_bytes(program), OsStr::from_bytes(path))
 }
 
 /// Returns the paths at which a program may be: its own if it has a slash, otherwise one in each directory of PATH. An
