@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
     pub(crate) fn prepare(&self) -> Result<()> {
         match &self.root {
             Root::Users(_) => self.store.make_sticky().context("$XDG_RUNTIME_DIR")?,
-            // Whoever cleans up /tmp should also leave it alone.
+            // Programs that clean up /tmp should leave it alone too.
             Root::Fallback(_) => self.store.make_sticky().context("XDG_RUNTIME_DIR is not set")?,
             Root::Said(_) | Root::System => {}
         }

@@ -145,6 +145,25 @@ fn program_has_a_terminal_if_the_caller_has_none() {
 }
 
 #[test]
+fn program_with_a_terminal_is_refused_if_nothing_can_be_typed() {
+    need!(is_husk(), "runc has another message");
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("tty");
+    let run = runtime.shell("setsid --wait \"$@\" </dev/null", "run", &bundle, &[]);
+    runtime.detached(run).fails(1, "there is none here to type in");
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn piped_input_is_not_echoed() {
+    need!(is_husk(), "runc echoes it");
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("tty line");
+    let run = runtime.shell("echo typed | \"$@\"", "run", &bundle, &[]);
+    runtime.detached(run).prints("read typed");
+}
+
+#[test]
 fn terminal_belongs_to_the_programs_user() {
     need!(is_root(), "needs root to become another user");
     need!(is_husk(), "runc needs a controlling terminal");
@@ -272,7 +291,7 @@ fn piped_input_arrives_and_its_end_does_not_close_the_terminal() {
 fn signals_arrive_while_output_is_unread() {
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood HUP");
-    let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
+    let mut run = runtime.running_with(&bundle, &[], [Stdio::piped(), Stdio::piped(), Stdio::inherit()]);
     let mut out = run.stdout.take().unwrap();
     let mut begun = [0; 6];
     out.read_exact(&mut begun).unwrap();
@@ -296,7 +315,7 @@ fn terminal_without_a_reader_is_hung_up() {
     need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood INT");
-    let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
+    let mut run = runtime.running_with(&bundle, &[], [Stdio::piped(), Stdio::piped(), Stdio::inherit()]);
     let mut begun = [0; 6];
     run.stdout.take().unwrap().read_exact(&mut begun).unwrap();
     // The reader is gone, and the program's terminal hangs up. SIGHUP has no effect on the first process of a pid

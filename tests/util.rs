@@ -156,7 +156,10 @@ impl Runtime {
     /// Runs the container `c` until it ends.
     pub(crate) fn run(&self, bundle: &Bundle) -> Seen {
         bundle.write();
-        Seen(self.command("run").arg("--bundle").arg(bundle.path()).arg("c").output().expect("the runtime"))
+        let mut command = self.command("run");
+        command.arg("--bundle").arg(bundle.path()).arg("c");
+        // The input has ended, but husk runs a container with a terminal only if input could come.
+        Seen(command.stdin(Stdio::piped()).output().expect("the runtime"))
     }
 
     /// Like `run`, with more options.
@@ -167,7 +170,7 @@ impl Runtime {
     /// Runs a verb in a shell, whose script has the whole command as its arguments.
     pub(crate) fn through(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Seen {
         let mut command = self.shell(script, verb, bundle, options);
-        Seen(command.stdin(Stdio::null()).output().expect("a shell"))
+        Seen(command.stdin(Stdio::piped()).output().expect("a shell"))
     }
 
     /// Returns the command of that shell.
@@ -267,7 +270,7 @@ impl Runtime {
         let (mut out, mut err) =
             (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
         command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(out.try_clone().expect("a file"))
             .stderr(err.try_clone().expect("a file"));
         let status = command.status().expect("the runtime");

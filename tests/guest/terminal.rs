@@ -46,6 +46,11 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             let known = recognize(&mut stdin().take(length))?;
             print!("{}", if known == length { "the same" } else { "something else" });
         }
+        ["line"] => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            print!("read {line}");
+        }
         // Writes until it receives a signal. Exits with 43 if the terminal disappears.
         ["flood", signal] => {
             let signal = SignalSet::EMPTY.with(named(signal)?);

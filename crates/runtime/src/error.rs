@@ -54,6 +54,12 @@ pub enum Error {
         /// The options that it contradicts, as a verb phrase.
         condition: &'static str,
     },
+    /// Nothing could ever be typed into the container's terminal.
+    #[error(
+        "the process wants a terminal, but there is none here to type in: run husk in a terminal, set \
+         process.terminal to false, or detach with --console-socket"
+    )]
+    NoTerminal,
     /// The container to be deleted is not stopped.
     #[error("cannot delete container {id} that is not stopped: {status}")]
     NotStopped {
@@ -145,7 +151,9 @@ impl Error {
             Self::Interrupted(_) => "interrupted",
             Self::Record(_) | Self::NoRecord { .. } => "unreadable-record",
             Self::Distrusted { .. } => "untrusted-store",
-            Self::State(_) | Self::TerminalMode { .. } | Self::NotStopped { .. } => "wrong-state",
+            Self::State(_) | Self::TerminalMode { .. } | Self::NoTerminal | Self::NotStopped { .. } => {
+                "wrong-state"
+            }
             Self::Bundle(_) => "invalid-config",
             Self::Plan(_) => "cannot-be-done",
             Self::Cgroup(_) => "cgroup",

@@ -18,8 +18,8 @@ use rustix::process::getpgrp;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{
-    OptionalActions, OutputModes, Termios, Winsize, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
-    tcsetwinsize,
+    LocalModes, OptionalActions, OutputModes, Termios, Winsize, isatty, tcgetattr, tcgetpgrp, tcgetwinsize,
+    tcsetattr, tcsetwinsize,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
@@ -57,7 +57,8 @@ impl Console {
         // These messages are worded as runc's.
         match (terminal, stay, socket) {
             (Terminal::No, _, None) => Ok(Self::Absent),
-            (Terminal::Yes(_), Stay::Foreground, None) => Ok(Self::Here(None)),
+            (Terminal::Yes(_), Stay::Foreground, None) if can_have_input() => Ok(Self::Here(None)),
+            (Terminal::Yes(_), Stay::Foreground, None) => Err(Error::NoTerminal),
             (Terminal::Yes(_), Stay::Detached, None) => {
                 let condition = "detach without setting console socket";
                 Err(Error::TerminalMode { refused: "cannot allocate tty", condition })
@@ -97,6 +98,19 @@ impl Console {
             _ => None,
         }
     }
+}
+
+/// Whether input could come: from this process's terminal, even if all standard streams lead elsewhere, or from another
+/// program. Otherwise a shell would wait forever.
+fn can_have_input() -> bool {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let is_other_program = || {
+        let file_type = fstat(stdin()).map(|found| FileType::from_raw_mode(found.st_mode));
+        matches!(file_type, Ok(FileType::Fifo | FileType::Socket))
+    };
+    [stdin(), stdout(), stderr()].into_iter().any(isatty)
+        || is_other_program()
+        || open("/dev/tty", flags, Mode::empty()).is_ok()
 }
 
 /// Makes standard input raw and returns its previous settings. Does nothing if it is not a terminal or another job has
@@ -243,6 +257,10 @@ impl Relay {
         // These settings apply to both ends. As in runc, the program's output arrives unchanged.
         let mut modes = tcgetattr(&master)?;
         modes.output_modes.remove(OutputModes::ONLCR);
+        if !isatty(stdin()) {
+            // Nobody types the input, so its echo would only be mixed with the output.
+            modes.local_modes.remove(LocalModes::ECHO);
+        }
         tcsetattr(&master, OptionalActions::Now, &modes)?;
         // No other process shares this descriptor: the container's process closes its copy.
         fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
