@@ -1,5 +1,6 @@
 //! The options of `husk test`, and the profile that they describe.
 
+use super::record::MOST_SHARDS;
 use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -174,8 +175,20 @@ pub(crate) struct Tests {
     #[arg(long, conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"])]
     pub(super) tap: bool,
     /// Run one part of the tests: 1/3 is the first of three
-    #[arg(long, value_name = "PART/PARTS", value_parser = shard)]
+    #[arg(
+        long,
+        value_name = "PART/PARTS",
+        value_parser = shard,
+        env = "HUSK_TEST_SHARD",
+        hide_env_values = true
+    )]
     pub(super) shard: Option<(usize, usize)>,
+    /// Divide the tests by their times in an earlier --json, so that shards end together
+    #[arg(long, value_name = "FILE", env = "HUSK_TEST_DURATIONS", hide_env_values = true)]
+    pub(super) durations: Option<PathBuf>,
+    /// Join reports that --json has written with --shard; they are the arguments
+    #[arg(long, conflicts_with_all = ["runner", "each", "tap", "bundle", "plan", "shell", "keep"])]
+    pub(super) merge: bool,
     /// Start no more tests after a failure
     #[arg(long)]
     pub(super) fail_fast: bool,
@@ -183,7 +196,7 @@ pub(crate) struct Tests {
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
     /// Append a line of JSON for each test to this file; '-' is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "HUSK_TEST_JSON", hide_env_values = true)]
     pub(super) json: Option<PathBuf>,
     /// Write results as JUnit XML to this file; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -323,7 +336,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 fn shard(text: &str) -> Result<(usize, usize), String> {
     let parts =
         text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
-    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part));
+    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part) && *parts <= MOST_SHARDS);
     parts.ok_or_else(|| "not a part such as 1/3, the first of three".to_owned())
 }
 
