@@ -52,6 +52,8 @@ mod hermetic_outputs;
 mod hermetic_page;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
+/// Tests that several machines share, and their joined reports.
+mod hermetic_shards;
 /// Reports on any program, and tests that an adapter for another test tool lists.
 mod hermetic_suites;
 /// Sandboxes at a terminal.

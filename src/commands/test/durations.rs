@@ -3,7 +3,7 @@
 use super::options::Tests;
 use super::record::{self, Damage, Line};
 use super::report::Named;
-use crate::output::log::Log;
+use crate::output::log::{Log, with_causes};
 use crate::session::Session;
 use anyhow::{Result, bail};
 use husk_hermetic::{Division, Durations, Profile};
@@ -30,7 +30,7 @@ fn read(path: &Path, json: Option<&Path>, log: &Log) -> Result<Option<Durations>
     });
     let why = match (read, damage) {
         (Ok(()), None) => return Ok(Some(durations)),
-        (Err(error), _) => error.to_string(),
+        (Err(error), _) => with_causes(&error.into()),
         (Ok(()), Some(Damage::Line(number))) => format!("line {number} is not one of a report"),
         (Ok(()), Some(Damage::CutOff(number))) => format!("it is cut off in line {number}"),
     };

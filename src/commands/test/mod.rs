@@ -5,6 +5,7 @@ mod durations;
 mod excerpt;
 mod fetch;
 mod init;
+mod jobs;
 mod keep;
 mod merge;
 pub(crate) mod options;
@@ -53,6 +54,10 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
         && !env::args_os().any(|word| word == "--")
     {
         return init::perform(arguments);
+    }
+    if let Some(job) = test.tests.job {
+        let command = Test::augment_args(crate::options::program());
+        return jobs::print(job, &test, &typed(matches, &command));
     }
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;

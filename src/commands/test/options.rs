@@ -1,5 +1,6 @@
 //! The options of `husk test`, and the profile that they describe.
 
+use super::jobs::Job;
 use super::record::MOST_SHARDS;
 use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
 use std::ffi::OsString;
@@ -189,6 +190,20 @@ pub(crate) struct Tests {
     /// Join reports that --json has written with --shard; they are the arguments
     #[arg(long, conflicts_with_all = ["runner", "each", "tap", "bundle", "plan", "shell", "keep"])]
     pub(super) merge: bool,
+    /// Print a job that divides the tests of the program: kubernetes, github, gitlab
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        hide_possible_values = true,
+        conflicts_with_all = ["runner", "merge", "bundle", "plan", "shell", "keep"]
+    )]
+    pub(super) job: Option<Job>,
+    /// Number of shards of a job
+    #[arg(long, value_name = "NUMBER", default_value = "4")]
+    pub(super) shards: usize,
+    /// Image of the job's containers
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) job_image: Option<String>,
     /// Start no more tests after a failure
     #[arg(long)]
     pub(super) fail_fast: bool,

@@ -35,7 +35,20 @@ const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 const TOGETHER: &[&str] =
     &["shard", "durations", "fail-fast", "json", "junit", "html", "strict", "keep-caches"];
 /// Options that choose what husk does, and so belong on the command line.
-const TYPED: &[&str] = &["config", "runner", "each", "tap", "merge", "plan", "shell", "keep", "help"];
+const TYPED: &[&str] = &[
+    "config",
+    "runner",
+    "each",
+    "tap",
+    "merge",
+    "job",
+    "shards",
+    "job-image",
+    "plan",
+    "shell",
+    "keep",
+    "help",
+];
 
 /// The content of a file.
 #[derive(Debug, Default)]

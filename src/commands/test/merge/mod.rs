@@ -8,6 +8,7 @@ use super::record::{self, ReadTest};
 use super::report::{self, Document};
 use crate::exit::Exit;
 use crate::output::escape;
+use crate::output::log::with_causes;
 use crate::output::{self, Unwritten};
 use crate::session::Session;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -54,7 +55,7 @@ pub(super) fn perform(
     for file in files {
         reading.file(escape::cell(&file.to_string_lossy()).into_owned());
         let read = record::read(Path::new(file), |line| reading.line(line));
-        reading.end_file(read.err().map(|error| error.to_string()));
+        reading.end_file(read.err().map(|error| with_causes(&error.into())));
     }
     let joined = reading.join();
     let success =
