@@ -151,7 +151,7 @@ fn reports_of_all_shards_are_one_verdict() {
     need!(has_sandboxes(), "needs user namespaces");
     let tests = ["a.t", "b.t", "c.t", "d.t"];
     let machines = Machines::with(&tests);
-    // The caller's cache keeps a file between the attempts.
+    // A writable directory keeps a file between the attempts.
     let here = machines.place.path("here");
     machines.script("b.t", "test -e left || { echo > left; echo not ok; echo '# first <'; echo 1..1; exit; }; echo ok; echo 1..1");
     machines.script("d.t", "echo ok '# SKIP later'; echo 1..1");
@@ -214,7 +214,7 @@ fn incomplete_reports_fail() {
     let cut = two.rfind("not_run").unwrap();
     for (text, why) in [
         (String::new(), "2.json: records no shard"),
-        (without(&two, 0), "2.json: has results of shards that are not in it: b.t 1, d.t 1"),
+        (without(&two, 0), "2.json: has results of shards that are not in it: "),
         (without(&two, 1), "2.json: tap shard 2/2 has 1 results of 2"),
         (without(&two, 1), "tap shard 2/2: never ran: "),
         (without(&two, 3), "2.json: the report of tap shard 2/2 ends too early"),
@@ -342,7 +342,9 @@ fn binaries_of_cargo_share_a_report() {
             let shard = format!("{part}/2");
             let options = [&["--runner", "--json", &report, "--shard", &shard], options].concat();
             let binary = machines.place.path(&format!("here/{binary}"));
-            machines.place.test(&options, &[&[binary.as_str()], words].concat()).succeeds();
+            let mut command = machines.place.command(&options, &[&[binary.as_str()], words].concat());
+            // The cargo that runs this test has set it.
+            Seen(command.env_remove("CARGO_PKG_NAME").output().unwrap()).succeeds();
         }
     };
     let reports = [machines.report(1), machines.report(2)];
@@ -354,8 +356,8 @@ fn binaries_of_cargo_share_a_report() {
         run(part, &["--durations", &durations], &[]);
     }
     // The longest tests of the two binaries are in different shards.
-    assert_eq!(listed(1), [json!(["one"]), json!(["two"])]);
-    assert_eq!(listed(2), [json!(["two"]), json!(["one"])]);
+    assert_eq!(listed(1), [json!(["one", "two"]), json!([])]);
+    assert_eq!(listed(2), [json!([]), json!(["one", "two"])]);
     let junit = machines.place.path("junit.xml");
     let seen = machines.merge(&["--junit", &junit], &reports);
     seen.succeeds();
@@ -375,4 +377,136 @@ fn binaries_of_cargo_share_a_report() {
     let (web, _) = text.split_inclusive('\n').enumerate().partition::<Vec<_>, _>(|(place, _)| *place < 2);
     fs::write(&reports[1], web.into_iter().map(|(_, line)| line).collect::<String>()).unwrap();
     machines.merge(&[], &reports).fails(101, "husk: db: shard 2/2 is missing");
+}
+
+/// Returns the script in a printed job, as the shell of a pod gets it.
+fn script(job: &str) -> String {
+    let (_, script) = job.split_once("- -euc\n            - |\n").unwrap();
+    let lines = script.lines().take_while(|line| line.starts_with("              "));
+    let lines = lines.map(|line| line.trim_start_matches("              ").to_owned() + "\n");
+    lines.collect::<String>().replace("$$(", "$(")
+}
+
+fn job(options: &[&str], program: &[&str]) -> Seen {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
+    for variable in ["HUSK_TEST_SHARD", "HUSK_TEST_JSON", "HUSK_TEST_DURATIONS"] {
+        command.env_remove(variable);
+    }
+    Seen(command.args(["test", "--job"]).args(options).arg("--").args(program).output().unwrap())
+}
+
+/// The pods of a printed job are processes here, which run at the same time.
+#[test]
+fn last_pod_of_a_job_joins_the_reports() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let tests = ["a.t", "b.t", "c.t"];
+    let machines = Machines::with(&tests);
+    let image = ["kubernetes", "--job-image=image", "--shards=3", "--tap", "--each"];
+    let reports = machines.place.path("reports");
+    fs::create_dir(&reports).unwrap();
+    let script = script(&job(&image, &tests).succeeds()).replace("/reports", &reports);
+    let husk = std::path::Path::new(env!("CARGO_BIN_EXE_husk")).parent().unwrap().to_owned();
+    let path = format!("{}:{}", husk.display(), std::env::var("PATH").unwrap());
+    let run = |name: &str, indices: &[usize]| -> Vec<Option<i32>> {
+        let pod = |index: &usize| {
+            let mut pod = Command::new("sh");
+            pod.args(["-euc", &script]).current_dir(machines.place.path("here")).env("PATH", &path);
+            pod.env("HUSK_JOB", name).env("JOB_COMPLETION_INDEX", index.to_string());
+            pod.stdout(std::process::Stdio::null()).spawn().unwrap()
+        };
+        let pods: Vec<_> = indices.iter().map(pod).collect();
+        pods.into_iter().map(|mut pod| pod.wait().unwrap().code()).collect()
+    };
+    let read = |name: &str| fs::read_to_string(format!("{reports}/{name}"));
+    assert_eq!(run("one", &[0, 1, 2]), [Some(0); 3]);
+    assert!(read("one/junit.xml").unwrap().contains("tests=\"3\" failures=\"0\""));
+    assert_eq!(read("durations.json").unwrap().lines().count(), 3);
+    // The pods of a job use the durations with which it began.
+    assert_eq!(read("one/durations.json").unwrap(), "");
+    // The pod that ends last fails, whichever shard the failed test is in.
+    machines.script("b.t", "echo not ok; echo 1..1");
+    assert_eq!(run("two", &[1, 0]), [Some(0); 2]);
+    assert!(read("two/junit.xml").is_err());
+    assert_eq!(run("two", &[2]), [Some(101)]);
+    assert!(read("two/junit.xml").unwrap().contains("tests=\"3\" failures=\"1\""));
+    // A pod that was evicted while its shard ran is replaced.
+    machines.script("b.t", "echo ok; echo 1..1");
+    fs::create_dir(format!("{reports}/three")).unwrap();
+    fs::write(format!("{reports}/three/shard-2.json"), "{\"run\":").unwrap();
+    assert_eq!(run("three", &[0, 2]), [Some(0); 2]);
+    assert_eq!(run("three", &[1]), [Some(0)]);
+    // A shard whose report is lost.
+    fs::remove_file(format!("{reports}/three/shard-3.json")).unwrap();
+    assert_eq!(run("three", &[0]), [Some(101)]);
+}
+
+#[test]
+fn printed_jobs_are_as_recorded() {
+    let quoted = ["pytest", "-k", "it's \"b\": # $x ${y} é"];
+    for (name, options, program) in [
+        (
+            "kubernetes",
+            &["--job-image=r.example.org/a:1"] as &[_],
+            &["cargo", "test", "--no-fail-fast"] as &[_],
+        ),
+        ("github", &["--timeout=10s", "--shards=3"], &["cargo", "test", "--no-fail-fast"]),
+        ("gitlab", &["--each", "--job-image=a\"b\\c"], &quoted),
+    ] {
+        let printed = job(&[&[name], options].concat(), program).succeeds();
+        let path = format!("{}/tests/jobs/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("HUSK_GOLDEN").is_some() {
+            fs::write(&path, &printed).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), printed, "{path}");
+    }
+}
+
+/// Python's parser reads the jobs, if it is there.
+#[test]
+fn printed_jobs_are_yaml() {
+    let has_parser = Command::new("python3").args(["-c", "import yaml"]).output();
+    need!(has_parser.is_ok_and(|said| said.status.success()), "needs python3-yaml");
+    let word = "it's \"b\": # $x $(y) é\\";
+    let show = "import sys, yaml, json; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let place = Project::new();
+    for (name, pointer) in [
+        ("kubernetes", "/2/spec/template/spec/containers/0/command/2"),
+        ("github", "/0/jobs/shard/steps/3/run"),
+        ("gitlab", "/0/husk-shard/script/4"),
+    ] {
+        let image: &[_] = if name == "github" { &[] } else { &["--job-image=a\"b\\c: #"] };
+        let path = place.path(name);
+        let printed = job(&[&[name, "--each", "--env", word], image].concat(), &["pytest", word]).succeeds();
+        fs::write(&path, printed).unwrap();
+        let read = Seen(Command::new("python3").args(["-c", show, &path]).output().unwrap()).succeeds();
+        let read: Value = serde_json::from_str(&read).unwrap();
+        let script = read.pointer(pointer).unwrap().as_str().unwrap().replace("$$(", "$(");
+        let shell = script.lines().find(|line| line.starts_with("husk test '--env")).unwrap();
+        let shell = format!("husk() {{ for word; do printf '%s\\n' \"$word\"; done; }}; {shell}");
+        let words = Seen(Command::new("sh").args(["-c", &shell]).output().unwrap()).succeeds();
+        let expected = format!("test\n--env={word}\n--each=usual\n--\npytest\n{word}\n");
+        assert_eq!(words, expected, "{name}");
+        let image =
+            read.pointer("/2/spec/template/spec/containers/0/image").or_else(|| read.pointer("/0/image"));
+        assert!(image.is_none_or(|image| image == "a\"b\\c: #"), "{image:?}");
+    }
+}
+
+#[test]
+fn jobs_that_could_not_run_are_refused() {
+    for (options, program, why) in [
+        (&["kubernetes"] as &[_], &["cargo", "test"] as &[_], "needs an image; name it with --job-image"),
+        (&["kubernetes", "--job-image=a\nb"], &["cargo", "test"], "not the name of an image"),
+        (&["github", "--job-image=a"], &["cargo", "test"], "leave out --job-image"),
+        (&["github"], &["./check"], "a program is one test, which cannot be divided"),
+        (&["github"], &["cargo", "nextest", "run"], "nextest divides tests itself"),
+        (&["github", "--each"], &["pytest", "${{ secrets.x }}"], "begins an expression of GitHub"),
+        (&["gitlab", "--each"], &["pytest", "a\nb"], "a job cannot contain this word"),
+        (&["gitlab", "--env=a=b c"], &["cargo", "test"], "cargo's runner cannot contain spaces"),
+        (&["gitlab", "--shards=201"], &["cargo", "test"], "not a number from 2 to 200"),
+        (&["gitlab", "--shards=1"], &["cargo", "test"], "not a number from 2 to 200"),
+        (&["gitlab", "--json=x"], &["cargo", "test"], "the job sets this for each shard"),
+    ] {
+        job(options, program).fails(125, why);
+    }
 }

@@ -15,10 +15,16 @@ pub(super) struct Shard {
     pub(super) end: Option<End>,
 }
 
-/// A suite, with its shards in order.
+/// A suite, with its shards by their places.
 #[derive(Default)]
 pub(super) struct Suite {
-    pub(super) shards: Vec<Shard>,
+    shards: BTreeMap<(usize, usize), Shard>,
+}
+
+impl Suite {
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.values()
+    }
 }
 
 /// Several reports together.
@@ -155,7 +161,7 @@ impl Reading {
         let mut suites: BTreeMap<String, Suite> = BTreeMap::new();
         for shard in std::mem::take(&mut self.shards) {
             let suite = suites.entry(shard.begin.id.clone()).or_default();
-            match suite.shards.iter().find(|known| known.begin.shard == shard.begin.shard) {
+            match suite.shards.get(&shard.begin.shard) {
                 Some(known) => {
                     let (what, at) = (self.named(&shard.begin), |file: usize| self.files.get(file).cloned());
                     let (one, other) =
@@ -165,15 +171,14 @@ impl Reading {
                         false => format!("{what} ran twice: in {one} and in {other}"),
                     });
                 }
-                None => suite.shards.push(shard),
+                None => drop(suite.shards.insert(shard.begin.shard, shard)),
             }
         }
         let mut not_run = 0;
         if let Some(parts) = parts {
             self.missing(parts, &suites);
         }
-        for suite in suites.values_mut() {
-            suite.shards.sort_by_key(|shard| shard.begin.shard);
+        for suite in suites.values() {
             not_run += self.suite(suite, parts);
         }
         self.twice_alone();
@@ -198,26 +203,21 @@ impl Reading {
 
     /// Reports shards that are missing in all suites, and then those in some.
     fn missing(&mut self, parts: usize, suites: &BTreeMap<String, Suite>) {
-        let of = |suite: &Suite| -> BTreeSet<usize> {
-            suite.shards.iter().map(|shard| shard.begin.shard.0).collect()
-        };
+        let of =
+            |suite: &Suite| -> BTreeSet<usize> { suite.shards().map(|shard| shard.begin.shard.0).collect() };
         let found: BTreeSet<_> = suites.values().flat_map(of).collect();
-        let absent = |found: &BTreeSet<usize>| -> Vec<usize> {
-            (1..=parts.min(MOST_SHARDS)).filter(|part| !found.contains(part)).collect()
-        };
+        let everywhere: Vec<_> = (1..=parts.min(MOST_SHARDS)).filter(|part| !found.contains(part)).collect();
         let sentence = |missing: &[usize]| {
             let names: Vec<_> = missing.iter().map(|part| format!("{part}/{parts}")).collect();
             let (noun, verb) = if names.len() == 1 { ("shard", "is") } else { ("shards", "are") };
             format!("{noun} {} {verb} missing", some(names.iter().map(String::as_str)))
         };
-        let everywhere = absent(&found);
         if !everywhere.is_empty() {
             self.problems.push(sentence(&everywhere));
         }
         for suite in suites.values() {
-            let missing: Vec<_> =
-                absent(&of(suite)).into_iter().filter(|part| !everywhere.contains(part)).collect();
-            let begin = suite.shards.first().map(|shard| &shard.begin);
+            let missing: Vec<_> = found.difference(&of(suite)).copied().collect();
+            let begin = suite.shards().next().map(|shard| &shard.begin);
             if let Some(begin) = begin.filter(|_| !missing.is_empty()) {
                 self.problems.push(format!("{}: {}", self.title(begin), sentence(&missing)));
             }
@@ -226,11 +226,11 @@ impl Reading {
 
     /// Checks the shards of a suite against each other. Returns the number of tests without a result.
     fn suite(&mut self, suite: &Suite, parts: Option<usize>) -> usize {
-        let Some(first) = suite.shards.first() else { return 0 };
+        let Some(first) = suite.shards().next() else { return 0 };
         let title = self.title(&first.begin).to_owned();
         let (listed, durations) = (&first.begin.listed, first.begin.durations);
         let mut agree = true;
-        for shard in &suite.shards {
+        for shard in suite.shards() {
             let (one, other) = (self.named(&first.begin), self.named(&shard.begin));
             if shard.begin.durations != durations {
                 agree = false;
@@ -242,7 +242,7 @@ impl Reading {
         }
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         let mut twice: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
-        for Shard { begin, .. } in &suite.shards {
+        for Shard { begin, .. } in suite.shards() {
             for name in &begin.listed.names {
                 if let Some(before) = places.insert(name, begin.shard.0) {
                     twice.entry((before, begin.shard.0)).or_default().push(name);
@@ -261,7 +261,7 @@ impl Reading {
         {
             self.problems.push(format!("{title}: tests that were listed are in no shard, so they never ran"));
         }
-        suite.shards.iter().map(|shard| self.results(shard)).sum()
+        suite.shards().map(|shard| self.results(shard)).sum()
     }
 
     /// Checks the results of a shard. Returns the number of tests without one.
@@ -288,8 +288,8 @@ impl Reading {
             let why = format!("{what} has {} results of {}", tests.len(), end.results);
             self.problem(*file, &why);
         }
-        let begun: Vec<_> =
-            never.iter().copied().filter(|name| !end.not_begun.iter().any(|it| it == name)).collect();
+        let not_begun: BTreeSet<&str> = end.not_begun.iter().map(String::as_str).collect();
+        let begun: Vec<_> = never.iter().copied().filter(|name| !not_begun.contains(name)).collect();
         if !begun.is_empty() {
             self.problems.push(format!("{what}: never ran: {}", some(begun.into_iter())));
         }

@@ -18,6 +18,7 @@ use husk_hermetic::html::Run;
 use husk_hermetic::junit::{self, Suite};
 use husk_hermetic::{Row, Topic, Try, Verdict, html};
 use join::{Joined, Reading};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -85,23 +86,19 @@ pub(super) fn perform(
 
 impl Joined {
     fn tests(&self) -> impl Iterator<Item = &ReadTest> {
-        let shards = self.suites.values().flat_map(|suite| &suite.shards);
+        let shards = self.suites.values().flat_map(join::Suite::shards);
         shards.flat_map(|shard| &shard.tests).chain(&self.others)
     }
 
     /// Returns the time that each shard took, with its number of tests.
     fn shards(&self) -> Vec<((usize, usize), usize, u64)> {
-        let mut shards: Vec<((usize, usize), usize, u64)> = Vec::new();
-        for shard in self.suites.values().flat_map(|suite| &suite.shards) {
-            let wall = shard.end.as_ref().map_or(0, |end| end.wall);
-            let count = shard.tests.len();
-            match shards.iter_mut().find(|(known, ..)| *known == shard.begin.shard) {
-                Some((_, tests, time)) => (*tests, *time) = (*tests + count, time.saturating_add(wall)),
-                None => shards.push((shard.begin.shard, count, wall)),
-            }
+        let mut shards: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
+        for shard in self.suites.values().flat_map(join::Suite::shards) {
+            let (tests, time) = shards.entry(shard.begin.shard).or_default();
+            *tests += shard.tests.len();
+            *time = time.saturating_add(shard.end.as_ref().map_or(0, |end| end.wall));
         }
-        shards.sort_unstable();
-        shards
+        shards.into_iter().map(|(shard, (tests, time))| (shard, tests, time)).collect()
     }
 }
 
@@ -167,11 +164,11 @@ fn said(row: &Row) -> String {
 fn runs(joined: &Joined) -> Vec<(Run, Vec<Row>)> {
     let mut runs = Vec::new();
     for (id, suite) in &joined.suites {
-        let begins = || suite.shards.iter().map(|shard| &shard.begin);
+        let begins = || suite.shards().map(|shard| &shard.begin);
         let Some(first) = begins().min_by_key(|begin| begin.began) else { continue };
         let run = Run::new(first.suite.clone(), id.clone(), first.timestamp.clone());
         let mut rows = Vec::new();
-        for shard in &suite.shards {
+        for shard in suite.shards() {
             let later =
                 Some(shard.begin.began - first.began).filter(|later| *later < MOST_LATER).unwrap_or(0);
             rows.extend(shard.tests.iter().map(|test| {
