@@ -42,7 +42,7 @@ pub struct Choice<'a> {
     pub record: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// What a run of tests reports.
+/// The news that a run of tests reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'e> {
     Listed(&'e Listed),

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(shards(&["a", "b", "c", "new"], 2, "s", Some(&known)), [vec!["c", "a"], vec!["b", "new"]]);
     }
 
-    /// Whatever the list, the records and the number of shards, in whatever order the list arrives.
+    /// Tries many lists, records and numbers of shards. Each list arrives in two orders.
     #[test]
     fn every_test_is_in_exactly_one_shard() {
         let mut seed = 1_u64;

@@ -107,13 +107,15 @@ fn summary(joined: &Joined, success: bool) -> String {
     let of = |verdict| joined.tests().filter(move |test| test.row.verdict == verdict);
     let count = |verdict| of(verdict).count();
     let shards = joined.shards();
-    let mut text = format!("\nrunning {} tests in {} shards\n", joined.tests().count(), shards.len());
+    let (tests, machines) = (counted(joined.tests().count(), "test"), counted(shards.len(), "shard"));
+    let mut text = format!("\nrunning {tests} in {machines}\n");
     let mut add = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
     for ((part, parts), tests, micros) in &shards {
-        add(format!("shard {part}/{parts}: {tests} tests in {:.2}s", seconds(*micros)));
+        let tests = counted(*tests, "test");
+        add(format!("shard {part}/{parts}: {tests} in {:.2}s", seconds(*micros)));
     }
     let failed = || of(Verdict::Failed).map(|test| &test.row);
     if failed().next().is_some() {
@@ -141,6 +143,10 @@ fn summary(joined: &Joined, success: bool) -> String {
         add(format!("husk: {} tests were not run\n", joined.not_run));
     }
     text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn seconds(micros: u64) -> f64 {
