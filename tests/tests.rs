@@ -40,6 +40,8 @@ mod hermetic_explain;
 mod hermetic_image;
 /// A shell in a sandbox, and the files that a program leaves in one.
 mod hermetic_inside;
+/// Jobs that divide tests among machines.
+mod hermetic_jobs;
 /// Accesses that Landlock forbids in a sandbox.
 mod hermetic_landlock;
 /// The output of libtest under `test --runner`, and the environment of other programs.

@@ -48,7 +48,7 @@ pub(super) fn print(job: Job, test: &Test, typed: &[OsString]) -> Result<Exit> {
         bail!("--{report}: the job sets this for each shard; leave it out");
     }
     let shards = test.tests.shards;
-    ensure!((2..=job.most()).contains(&shards), "--shards {shards}: not a number from 2 to {}", job.most());
+    ensure!((2..=job.most()).contains(&shards), "--shards {shards}: must be from 2 to {}", job.most());
     let image = match (job, &test.tests.job_image) {
         (Job::Kubernetes, None) => bail!("--job kubernetes needs an image; name it with --job-image"),
         (Job::Github, Some(_)) => bail!("--job github runs on the machine itself; leave out --job-image"),
