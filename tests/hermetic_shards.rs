@@ -291,7 +291,9 @@ fn hostile_report_is_harmless() {
         })
     };
     let end = json!({ "run": hostile, "results": 9, "not_run": u32::MAX, "not_begun": [hostile], "wall_ms": 1e300 });
-    let lines = [begin(hostile, 1, 0), begin("b", 2, most), test, end];
+    let mut later = test.clone();
+    later["run"] = "b".into();
+    let lines = [begin(hostile, 1, 0), begin("b", 2, most), test, later, end];
     let text: String = lines.iter().map(|line| line.to_string() + "\n").collect();
     let path = machines.report(1);
     fs::write(&path, text).unwrap();
