@@ -304,6 +304,8 @@ fn hostile_report_is_harmless() {
     assert!(!seen.0.stdout.contains(&0x1b) && !seen.0.stderr.contains(&0x1b));
     let errors = String::from_utf8_lossy(&seen.0.stderr);
     assert!(errors.lines().all(|line| line.starts_with("husk: ")), "{errors}");
+    // Neither its times nor its clock let sums overflow.
+    assert!(fs::read_to_string(&html).unwrap().contains("333333 min 20 s"));
     for path in [junit, html, json] {
         let text = fs::read_to_string(path).unwrap();
         assert!(!text.contains('\x1b') && !text.contains("</testcase>\u{1b}"), "{text}");
