@@ -40,6 +40,8 @@ mod hermetic_explain;
 mod hermetic_image;
 /// A shell in a sandbox, and the files that a program leaves in one.
 mod hermetic_inside;
+/// Jobs that divide tests among machines.
+mod hermetic_jobs;
 /// Accesses that Landlock forbids in a sandbox.
 mod hermetic_landlock;
 /// The output of libtest under `test --runner`, and the environment of other programs.
@@ -52,6 +54,8 @@ mod hermetic_outputs;
 mod hermetic_page;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
+/// Tests that several machines share, and their joined reports.
+mod hermetic_shards;
 /// Reports on any program, and tests that an adapter for another test tool lists.
 mod hermetic_suites;
 /// Sandboxes at a terminal.

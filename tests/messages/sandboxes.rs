@@ -9,6 +9,7 @@ pub(super) fn sandboxes(list: &mut List) {
     programs(list);
     bundles(list);
     reports(list);
+    shards(list);
     settings(list);
 }
 
@@ -30,6 +31,22 @@ fn programs(list: &mut List) {
         &["test", "--", "sh", "-c", "exit 7"],
         &["test", "--", "sh", "-c", "kill -KILL $$"],
         &["test", "--", "sh", "-c", left],
+    ] {
+        list.add(words);
+    }
+}
+
+/// Tests that several machines share.
+fn shards(list: &mut List) {
+    for words in [
+        &["test", "--shard", "3/2", "true"] as &[&str],
+        &["test", "--merge"],
+        &["test", "--merge", "no-such"],
+        &["test", "--durations", "no-such", "true"],
+        &["test", "--durations", "file", "--json", "file", "true"],
+        &["test", "--job", "github", "true"],
+        &["test", "--job", "kubernetes", "cargo", "test"],
+        &["test", "--job", "gitlab", "--shards", "1", "cargo", "test"],
     ] {
         list.add(words);
     }

@@ -37,16 +37,20 @@ pub use explain::judge::{Denial, Denied, Grant};
 pub use explain::words::quoted;
 pub use explain::{Explain, Explanation, explain};
 pub use host::{Host, HostFile, Landlock, Procfs, Sysfs};
-pub use libtest::cargo::{BinaryKind, binary_kind, show};
+pub use libtest::cargo::{BinaryKind, binary_kind, is_in_first_shard, show};
 pub use outputs::{create_outputs, show_outputs};
 pub use plan::layers::Streams;
 pub use plan::plan;
 pub use profile::{Image, Limits, Net, OwnFile, PathAccess, Profile, Show, ToolPath, Variable};
 pub use report::html;
 pub use report::junit;
+pub use report::row::{Row, Topic, Try};
 pub use report::tested::{Attempt, Screen, Tested, Verdict};
 pub use report::xml::Escaped;
-pub use runner::{Choice, Setting, TestPlan, Tests, run_suite, run_tests, test_plans};
+pub use runner::{
+    Choice, Division, Durations, Event, Listed, Setting, TestPlan, Tests, digest, run_suite, run_tests,
+    test_plans,
+};
 pub use sandbox::ended::{DiskLimit, Ended, Reached, RemainingProcess};
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;

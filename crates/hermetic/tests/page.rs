@@ -29,7 +29,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
 }
 
 fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {
-    Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None }
+    Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None, unit: None }
 }
 
 fn run(name: &str, tests: Vec<Tested>) -> Run {

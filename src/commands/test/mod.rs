@@ -1,12 +1,16 @@
 //! `husk test`: runs a program or tests with the options of the command line and of husk.toml, and writes reports.
 
 mod directory;
+mod durations;
 mod excerpt;
 mod fetch;
 mod init;
+mod jobs;
 mod keep;
+mod merge;
 pub(crate) mod options;
 mod plans;
+mod record;
 mod report;
 mod settings;
 mod trusted;
@@ -20,8 +24,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    Attempt, BinaryKind, Caller, Choice, Ended, Error, Explain, Explanation, Isolation, Net, PathAccess,
-    Profile, Screen, Setting, Show, Suite, Tools,
+    Attempt, BinaryKind, Caller, Choice, Division, Ended, Error, Explain, Explanation, Isolation, Net,
+    PathAccess, Profile, Screen, Setting, Show, Suite, Tools,
 };
 use options::{Test, Tests, What};
 use report::{Destinations, Named, Report};
@@ -42,11 +46,18 @@ use std::{env, fs};
 /// Runs `husk test` with the options of the command line and of husk.toml, if there is one.
 pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exit> {
     let test = Test::from_arg_matches(matches)?;
+    if test.tests.merge {
+        return merge::perform(&test.tests, &test.program, matches, session);
+    }
     if let Some((name, arguments)) = test.program.split_first()
         && name == "init"
         && !env::args_os().any(|word| word == "--")
     {
         return init::perform(arguments);
+    }
+    if let Some(job) = test.tests.job {
+        let command = Test::augment_args(crate::options::program());
+        return jobs::print(job, &test, &typed(matches, &command));
     }
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
@@ -61,10 +72,12 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
 }
 
-/// Returns the options of the command line in clap's syntax.
+/// Returns the options of the command line and of the environment in clap's syntax.
 fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
-    let is_typed =
-        |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let is_typed = |option: &&Arg| {
+        let source = matches.value_source(option.get_id().as_str());
+        matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+    };
     let mut words = Vec::new();
     for option in command.get_arguments().filter(is_typed) {
         let Some(long) = option.get_long() else { continue };
@@ -144,19 +157,25 @@ fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
     }
     husk_hermetic::show_outputs(&mut profile).iter().for_each(|warning| session.log.warning(warning));
     let mut report = None;
+    let is_test = !tests.runner && !is_shell;
+    let durations = tests.durations(session)?;
     if tests.runner {
         let kind = husk_hermetic::binary_kind(&profile);
+        let names = tests.names(Named::binary, &profile, durations.as_ref());
+        let suite = names.suite.clone();
+        let division = tests.division(&suite, durations.as_ref());
         if is_plan {
-            return plans::print(profile, kind, &tests, how, (named, &tools));
+            return plans::print(profile, kind, &tests, division, how, (named, &tools));
         }
         if kind == BinaryKind::Other {
             return as_it_is(&profile);
         }
         husk_hermetic::show(&mut profile);
         tests.refuse_reports(&profile)?;
-        let mut told = Report::begin(Named::binary(&profile, tests.shard), tests.reports())?;
+        let mut told = Report::begin(names, tests.reports())?;
         if kind == BinaryKind::Tests
-            && let Some(done) = run_tests(&profile, how, &tests, explain, None, (named, &tools), &mut told)?
+            && let Some(done) =
+                run_tests(&profile, how, (&tests, division), explain, None, (named, &tools), &mut told)?
         {
             return report_tests(done, told, session);
         }
@@ -166,9 +185,13 @@ fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
         let suite = Suite::of(&profile, tests.each.map(What::each), tests.tap).map_err(Error::Setting)?;
         tests.refuse_reports(&profile)?;
         let named_so = if tests.tap && tests.each.is_some() { Named::programs } else { Named::command };
-        let mut told = Report::begin(named_so(&profile, tests.shard), tests.reports())?;
+        let names = tests.names(named_so, &profile, durations.as_ref());
+        let name = names.suite.clone();
+        let division = tests.division(&name, durations.as_ref());
+        let mut told = Report::begin(names, tests.reports())?;
+        let suite = Some(&suite);
         if let Some(done) =
-            run_tests(&profile, how, &tests, explain, Some(&suite), (named, &tools), &mut told)?
+            run_tests(&profile, how, (&tests, division), explain, suite, (named, &tools), &mut told)?
         {
             return report_tests(done, told, session);
         }
@@ -186,15 +209,17 @@ fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
         output::print(&*escape::text(&listing))?;
         return Ok(Exit::Success);
     }
-    let is_test = !tests.runner && !is_shell;
     if is_test {
         tests.refuse_reports(&profile)?;
-        report = Some(Report::begin(Named::command(&profile, None), tests.reports())?);
+        report = Some(Report::begin(Named::command(&profile, tests.shard), tests.reports())?);
+    }
+    if is_test || tests.runner && husk_hermetic::is_in_first_shard(&profile) {
+        report.iter_mut().for_each(Report::list_program);
         if let Some((part, parts)) = tests.shard.filter(|(part, _)| *part != 1) {
             session.log.note(&format!(
                 "not run: the program is one test, and so in shard 1/{parts}, not {part}/{parts}"
             ));
-            report.map_or(Ok(()), |report| report.finish(0))?;
+            report.map_or(Ok(()), |report| report.finish(0, Vec::new()))?;
             return Ok(Exit::Success);
         }
     }
@@ -206,7 +231,7 @@ fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
             let explanation = explain.is_due(&ended).then(|| husk_hermetic::explain(&profile, &ended, how));
             if let Some(mut report) = report {
                 report.add_program(attempts, explanation.clone());
-                report.finish(0)?;
+                report.finish(0, Vec::new())?;
             }
             let command =
                 fetch::missing(&profile.args).filter(|_| !ended.status.success() && profile.net != Net::Host);
@@ -263,7 +288,7 @@ fn report_tests(
     session: &Session<'_>,
 ) -> Result<Exit> {
     done.losses.iter().for_each(|loss| session.log.warning(loss));
-    report.finish(done.not_run)?;
+    report.finish(done.not_run, done.not_begun)?;
     written?;
     Ok(if done.success { Exit::Success } else { Exit::Tests })
 }
@@ -273,7 +298,7 @@ fn report_tests(
 fn run_tests(
     profile: &Profile,
     how: Isolation,
-    tests: &Tests,
+    (tests, division): (&Tests, Division<'_>),
     explain: Explain,
     suite: Option<&Suite>,
     (named, tools): (Options<'_>, &Tools),
@@ -282,11 +307,11 @@ fn run_tests(
     let usual = Setting { profile: profile.clone(), retries: tests.retries, explain };
     let setting = setting(usual, tests, suite.is_none(), (named, tools));
     let mut choice = Choice {
-        shard: tests.shard,
+        division,
         fails_fast: tests.fail_fast,
         setting: &setting,
         screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
-        record: &mut |tested| report.add(tested),
+        record: &mut |event| report.record(event),
     };
     let mut results = LineWriter::new(Lasting::default());
     let done = match suite {

@@ -1,5 +1,7 @@
 //! The options of `husk test`, and the profile that they describe.
 
+use super::jobs::Job;
+use super::record::MOST_SHARDS;
 use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -40,6 +42,8 @@ EXAMPLES:
   {husk} test --each -- pytest                give each file of pytest a sandbox
   {husk} test --each -- go test ./...         give each test of go a sandbox
   {husk} test --tap --each -- t/*.t           run programs that print TAP
+  {husk} test --merge --junit out.xml *.json  join the reports of shards
+  {husk} test --job github -- cargo test      print a workflow for 4 machines
   {husk} test --plan -- ./check               print the steps
   {husk} test --plan --runner -- BINARY       list the tests of a binary with their steps
 
@@ -48,6 +52,11 @@ these are files, or tests with --each=test; for 'go test' they are tests, or pac
 itself lists the tests, and reads its own arguments. With --tap, husk reads a result for each test point that the
 program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
 with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
+
+On many machines, each runs --shard PART/PARTS with a --json of its own. --merge joins these reports, and exits with
+101 if a test failed, ran twice or never, or if a shard is missing. Its --json is the --durations of the next run;
+all machines need the same file. The variables HUSK_TEST_SHARD, HUSK_TEST_JSON and HUSK_TEST_DURATIONS stand for the
+options, also for the husks that cargo starts, which need absolute paths. --job prints all of this for an engine.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
@@ -174,8 +183,34 @@ pub(crate) struct Tests {
     #[arg(long, conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"])]
     pub(super) tap: bool,
     /// Run one part of the tests: 1/3 is the first of three
-    #[arg(long, value_name = "PART/PARTS", value_parser = shard)]
+    #[arg(
+        long,
+        value_name = "PART/PARTS",
+        value_parser = shard,
+        env = "HUSK_TEST_SHARD",
+        hide_env = true
+    )]
     pub(super) shard: Option<(usize, usize)>,
+    /// Divide tests by their times in an earlier --json, so that shards end together
+    #[arg(long, value_name = "FILE", env = "HUSK_TEST_DURATIONS", hide_env = true)]
+    pub(super) durations: Option<PathBuf>,
+    /// Join reports that --json has written with --shard; they are the arguments
+    #[arg(long, conflicts_with_all = ["runner", "each", "tap", "bundle", "plan", "shell", "keep"])]
+    pub(super) merge: bool,
+    /// Print a job that divides the tests of the program: kubernetes, github, gitlab
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        hide_possible_values = true,
+        conflicts_with_all = ["runner", "merge", "bundle", "plan", "shell", "keep"]
+    )]
+    pub(super) job: Option<Job>,
+    /// Number of shards of a job
+    #[arg(long, value_name = "NUMBER", default_value = "4")]
+    pub(super) shards: usize,
+    /// Image of the job's containers
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) job_image: Option<String>,
     /// Start no more tests after a failure
     #[arg(long)]
     pub(super) fail_fast: bool,
@@ -183,7 +218,7 @@ pub(crate) struct Tests {
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
     /// Append a line of JSON for each test to this file; '-' is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "HUSK_TEST_JSON", hide_env = true)]
     pub(super) json: Option<PathBuf>,
     /// Write results as JUnit XML to this file; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -323,7 +358,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 fn shard(text: &str) -> Result<(usize, usize), String> {
     let parts =
         text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
-    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part));
+    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part) && *parts <= MOST_SHARDS);
     parts.ok_or_else(|| "not a part such as 1/3, the first of three".to_owned())
 }
 

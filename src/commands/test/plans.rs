@@ -5,7 +5,7 @@ use super::{Options, found, setting};
 use crate::exit::Exit;
 use crate::output::{self, escape};
 use anyhow::Result;
-use husk_hermetic::{BinaryKind, Choice, Explain, Isolation, Profile, Setting, Tools};
+use husk_hermetic::{BinaryKind, Choice, Division, Explain, Isolation, Profile, Setting, Tools};
 use std::fmt::Write as _;
 
 /// Prints the names of the tests that have the same options, then their steps. The binary only lists its tests.
@@ -13,6 +13,7 @@ pub(super) fn print(
     mut profile: Profile,
     kind: BinaryKind,
     tests: &Tests,
+    division: Division<'_>,
     how: Isolation,
     (named, tools): (Options<'_>, &Tools),
 ) -> Result<Exit> {
@@ -24,7 +25,7 @@ pub(super) fn print(
         let usual = Setting { profile: profile.clone(), retries: tests.retries, explain: Explain::Off };
         let setting = setting(usual, tests, true, (named, tools));
         let choice = Choice {
-            shard: tests.shard,
+            division,
             fails_fast: tests.fail_fast,
             setting: &setting,
             screen: None,

@@ -3,34 +3,47 @@
 //! each test.
 
 use super::directory::Directory;
+use super::record::{self, Begin, End};
 use crate::output::Unwritten;
-use crate::output::escape;
 use anyhow::{Context as _, Result};
 use husk_hermetic::html::{Group, Run};
 use husk_hermetic::junit::{Foreign, Suite};
-use husk_hermetic::{Attempt, Denied, Ended, Explanation, Profile, Tested};
+use husk_hermetic::{Attempt, Event, Explanation, Listed, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Report {
     binary: String,
+    suite: String,
     /// Microseconds since 1970.
     began: u64,
     /// The name and the identifier of the program as a single test.
     test: String,
     id: String,
     lines: Option<File>,
+    since: Instant,
+    /// The shard, if this is the report of one.
+    shard: Option<Shard>,
     /// The first error. After it, no more lines are written.
     written: Result<()>,
     junit: Option<(Document, Suite)>,
     html: Option<(Document, Run)>,
+}
+
+/// The lines of a shard in the JSON report.
+struct Shard {
+    begin: Begin,
+    is_listed: bool,
+    /// The number of results.
+    results: usize,
 }
 
 /// The names of a program in its reports.
@@ -39,8 +52,13 @@ pub(crate) struct Named {
     /// The name of the program as a single test.
     test: String,
     test_id: String,
-    suite: String,
+    pub(crate) suite: String,
     id: String,
+    /// The identifier that all shards have.
+    common_id: String,
+    shard: Option<(usize, usize)>,
+    /// The digest of the durations that divide the tests.
+    pub(crate) durations: Option<u64>,
 }
 
 impl Named {
@@ -59,7 +77,8 @@ impl Named {
         let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
         let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
         let test = if words.is_empty() { binary.clone() } else { words.join(" ") };
-        Self { binary, test_id: format!("{id} {test}"), test, suite, id }
+        let (test_id, common_id) = (format!("{id} {test}"), file.to_string());
+        Self { binary, test_id, test, suite, id, common_id, shard, durations: None }
     }
 
     /// Returns the names of any other program, or of one shard of its tests. As a test, it is named by its command line,
@@ -71,7 +90,8 @@ impl Named {
         let test = shortened(words.map(husk_hermetic::quoted).collect::<Vec<_>>().join(" "));
         let suite = file.to_string_lossy().into_owned();
         let id = shard.map_or(test.clone(), |(part, parts)| format!("{test} {part}/{parts}"));
-        Self { binary: path.to_string_lossy().into_owned(), test_id: test.clone(), test, suite, id }
+        let (binary, test_id) = (path.to_string_lossy().into_owned(), test.clone());
+        Self { binary, test_id, suite, id, common_id: test.clone(), test, shard, durations: None }
     }
 }
 
@@ -101,7 +121,7 @@ pub(crate) struct Destinations<'p> {
 }
 
 /// The destination of a report that is written at the end.
-enum Document {
+pub(crate) enum Document {
     /// A file. Its directory is opened before tests run, so that they cannot redirect the path.
     File { path: PathBuf, directory: Directory, name: OsString },
     /// A descriptor from the caller, which receives a separate document.
@@ -120,6 +140,12 @@ pub(crate) fn descriptor(path: &Path) -> Option<i32> {
     number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Returns the descriptor that a path names, if it names one.
+fn stream(path: &Path) -> Result<Option<File>> {
+    let stream = descriptor(path).map(duplicate).transpose();
+    stream.with_context(|| format!("write to {}", path.display()))
+}
+
 /// Duplicates a descriptor of this process.
 fn duplicate(number: i32) -> io::Result<File> {
     let duplicate = match number {
@@ -136,13 +162,9 @@ fn duplicate(number: i32) -> io::Result<File> {
 impl Report {
     /// Opens the reports.
     pub(crate) fn begin(
-        Named { binary, test, test_id, suite: name, id }: Named,
+        Named { binary, test, test_id, suite: name, id, common_id, shard, durations }: Named,
         Destinations { json, junit, html }: Destinations<'_>,
     ) -> Result<Self> {
-        let stream = |path: &Path| {
-            let stream = descriptor(path).map(duplicate).transpose();
-            stream.with_context(|| format!("write to {}", path.display()))
-        };
         let open = |path: &Path| {
             if let Some(stream) = stream(path)? {
                 return Ok(stream);
@@ -150,22 +172,32 @@ impl Report {
             let file = Directory::of(path).and_then(|(directory, name)| directory.append(&name));
             file.with_context(|| format!("open {}", path.display()))
         };
-        let document = |path: &Path| {
-            if let Some(stream) = stream(path)? {
-                return Ok(Document::Stream(stream));
-            }
-            let (directory, name) =
-                Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
-            anyhow::Ok(Document::File { path: path.to_owned(), directory, name })
-        };
         let now = husk_runtime::now();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let junit = junit.map(document).transpose()?;
-        let html = html.map(document).transpose()?;
+        let began = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        let junit = junit.map(Document::open).transpose()?;
+        let html = html.map(Document::open).transpose()?;
+        let shard = shard.map(|shard| Shard {
+            begin: Begin {
+                run: format!("{:016x}", RandomState::new().hash_one(began)),
+                suite: name.clone(),
+                id: common_id,
+                shard,
+                began,
+                timestamp: now.clone(),
+                durations,
+                listed: Listed { names: Vec::new(), all: 0, digest: 0 },
+            },
+            is_listed: false,
+            results: 0,
+        });
         Ok(Self {
             lines: json.map(open).transpose()?,
             written: Ok(()),
-            began: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            began,
+            since: Instant::now(),
+            shard,
+            suite: name.clone(),
             html: html.map(|html| (html, Run::new(name.clone(), id.clone(), now.clone()))),
             junit: junit.map(|junit| (junit, Suite::new(name, id, now))),
             binary,
@@ -174,18 +206,54 @@ impl Report {
         })
     }
 
+    /// Adds what a run of tests reports.
+    pub(crate) fn record(&mut self, event: Event<'_>) {
+        match event {
+            Event::Listed(listed) => self.list(listed.clone()),
+            Event::Tested(tested) => self.add(tested),
+        }
+    }
+
+    /// Adds the list of the tests in this shard.
+    fn list(&mut self, listed: Listed) {
+        let Some(shard) = &mut self.shard else { return };
+        shard.begin.listed = listed;
+        shard.is_listed = true;
+        let line = shard.begin.line();
+        self.write_line(&line);
+    }
+
     /// Adds the result of a test.
-    pub(crate) fn add(&mut self, tested: &Tested) {
+    fn add(&mut self, tested: &Tested) {
         if let Some((_, suite)) = &mut self.junit {
             suite.add(tested);
         }
         if let Some((_, run)) = &mut self.html {
             run.add(tested);
         }
+        if self.lines.is_none() {
+            return;
+        }
+        let shard = self.shard.as_mut().filter(|shard| shard.is_listed);
+        let run = shard.map(|shard| {
+            shard.results += 1;
+            shard.begin.run.as_str()
+        });
+        let line = record::test_line(&self.binary, &self.suite, run, tested);
+        self.write_line(&line);
+    }
+
+    fn write_line(&mut self, line: &str) {
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
-        let line = escape::json(line(&self.binary, tested).to_string());
-        // Writes each line in one write, so that concurrent writers do not mix lines.
-        self.written = write(file, &(line + "\n")).context(Unwritten("JSON"));
+        self.written = write(file, line).context(Unwritten("JSON"));
+    }
+
+    /// Lists a program that is a single test. It is in the first shard, so the lists of the others are empty.
+    pub(crate) fn list_program(&mut self) {
+        let is_here = self.shard.as_ref().is_some_and(|shard| shard.begin.shard.0 == 1);
+        let names = if is_here { vec![self.test.clone()] } else { Vec::new() };
+        let digest = husk_hermetic::digest([self.test.as_str()].into_iter());
+        self.list(Listed { names, all: 1, digest });
     }
 
     /// Adds the result of a program that is a single test, or that must run all of its tests itself.
@@ -200,12 +268,17 @@ impl Report {
                 Err(_) => run.id.clone_from(&self.id),
             }
         }
-        self.add(&Tested { name, mode: None, attempts, ignored: None, explained });
+        self.add(&Tested { name, mode: None, attempts, ignored: None, explained, unit: None });
     }
 
-    /// Writes the reports that need all results, and how many tests were not begun. Returns the first error, including
-    /// those of JSON lines.
-    pub(crate) fn finish(self, not_run: usize) -> Result<()> {
+    /// Writes the reports that need all results, and how many tests and which units were not begun. Returns the first
+    /// error, including those of JSON lines.
+    pub(crate) fn finish(mut self, not_run: usize, not_begun: Vec<String>) -> Result<()> {
+        if let Some(Shard { begin, results, .. }) = self.shard.take().filter(|shard| shard.is_listed) {
+            let wall = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let end = End { results, not_run, not_begun, wall };
+            self.write_line(&end.line(&begin.run));
+        }
         let Self { written, junit, html, .. } = self;
         let junit = junit.map_or(Ok(()), |(document, suite)| {
             document.write("JUnit", |before| suite.into_document(before))
@@ -219,8 +292,21 @@ impl Report {
 }
 
 impl Document {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        if let Some(stream) = stream(path)? {
+            return Ok(Self::Stream(stream));
+        }
+        let (directory, name) =
+            Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
+        Ok(Self::File { path: path.to_owned(), directory, name })
+    }
+
     /// Writes a report. `with` adds this run to the previous content.
-    fn write(self, what: &'static str, with: impl FnOnce(&str) -> Result<String, Foreign>) -> Result<()> {
+    pub(crate) fn write(
+        self,
+        what: &'static str,
+        with: impl FnOnce(&str) -> Result<String, Foreign>,
+    ) -> Result<()> {
         match self {
             Self::Stream(mut stream) => write(&mut stream, &with("")?).context(Unwritten(what)),
             Self::File { path, directory, name } => {
@@ -250,46 +336,4 @@ fn replace(
     let before = directory.read(name).context("read")?.unwrap_or_default();
     let document = with(&before)?;
     directory.replace(name, &document).context(Unwritten(what))
-}
-
-fn line(binary: &str, tested: &Tested) -> serde_json::Value {
-    let verdict = tested.verdict().word();
-    let Some(last) = tested.attempts.last() else {
-        return serde_json::json!({
-            "binary": binary,
-            "test": tested.name,
-            "verdict": verdict,
-            "attempts": 0,
-            "why": tested.ignored,
-        });
-    };
-    let Ended { status, wall, usage, remaining, .. } = &last.ended;
-    let limits = last.ended.limits();
-    serde_json::json!({
-        "binary": binary,
-        "test": tested.name,
-        "verdict": verdict,
-        "attempts": tested.attempts.len(),
-        "status": status.to_string(),
-        "start_ms": last.start.as_secs_f64() * 1000.0,
-        "limit": (!limits.is_empty()).then(|| limits.join("; ")),
-        "wall_ms": wall.as_secs_f64() * 1000.0,
-        "cpu_ms": usage.cpu_micros as f64 / 1000.0,
-        "peak_kib": usage.peak_kib,
-        "left_running": remaining.iter().map(|process| &process.command).collect::<Vec<_>>(),
-        "denied": tested.explained.as_ref().map(|explained| explained.denied.iter().map(denial).collect::<Vec<_>>()),
-        "passes_with": tested.explained.as_ref().and_then(Explanation::passing_options),
-        "flaky_when_observed": tested.is_flaky_when_observed(),
-        "not_explained": tested.explained.as_ref().and_then(|explained| explained.unavailable.as_ref()),
-        "output": if last.passed() { None } else { Some(&last.said) },
-    })
-}
-
-fn denial(denied: &Denied) -> serde_json::Value {
-    let (what, subject) = denied.subject();
-    let mut object = serde_json::json!({ "what": what, "option": denied.option() });
-    if let Some((name, value)) = subject {
-        object[name] = value.into();
-    }
-    object
 }

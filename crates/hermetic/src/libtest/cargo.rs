@@ -33,12 +33,27 @@ pub fn binary_kind(profile: &Profile) -> BinaryKind {
     binary_kind_of(profile, phase.as_deref())
 }
 
-fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
+/// Returns whether cargo's binary, whose tests must run together, belongs to the first shard only. nextest divides
+/// tests itself, and rustdoc checks how each of its tests ends.
+#[must_use]
+pub fn is_in_first_shard(profile: &Profile) -> bool {
+    let is_list = profile.args.iter().any(|word| word == "--list");
+    !is_list && env::var_os("NEXTEST_TEST_PHASE").is_none() && is_dep(profile)
+}
+
+/// Returns whether cargo has built the binary as one of its tests.
+fn is_dep(profile: &Profile) -> bool {
     let binary = Path::new(profile.args.first().map_or(OsStr::new(""), |binary| binary));
     let name = binary.file_name().unwrap_or_default().to_string_lossy();
     let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);
     let has_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_dep = binary.parent().and_then(Path::file_name) == Some(OsStr::new("deps")) && has_hash;
+    binary.parent().and_then(Path::file_name) == Some(OsStr::new("deps")) && has_hash
+}
+
+fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
+    let binary = Path::new(profile.args.first().map_or(OsStr::new(""), |binary| binary));
+    let name = binary.file_name().unwrap_or_default().to_string_lossy();
+    let is_dep = is_dep(profile);
     match phase {
         Some(phase) if phase == "list" => BinaryKind::Other,
         Some(_) => BinaryKind::Test,

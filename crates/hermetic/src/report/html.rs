@@ -8,9 +8,9 @@ mod data;
 mod timeline;
 
 use super::junit::Foreign;
+use super::row::{Row, Topic, Try};
 use super::tested::Verdict;
 use super::xml::Escaped;
-use data::{Row, Topic, Try};
 use husk_script::sys::tolerate;
 use std::cmp::Reverse;
 use std::fmt::{self, Arguments, Display, Formatter, Write as _};
@@ -55,8 +55,23 @@ impl Run {
                 runs.push(self);
             }
         }
-        Ok(Page { runs: &runs, text: String::new() }.finish())
+        Ok(page(&runs))
     }
+}
+
+/// Returns the page of these runs.
+#[must_use]
+pub fn page(runs: &[Run]) -> String {
+    Page { runs, text: String::new() }.finish()
+}
+
+/// Checks that a page was written by this module.
+///
+/// # Errors
+///
+/// If it was not, and is not empty.
+pub fn check(page: &str) -> Result<(), Foreign> {
+    if page.is_empty() { Ok(()) } else { data::read(page).map(drop).ok_or(Foreign) }
 }
 
 /// Text, displayed for an element or an attribute.

@@ -1,9 +1,9 @@
 //! Reports in JUnit's XML as Maven's Surefire and Jenkins read it: one file with a suite for each binary. Only this
 //! module writes and reads the file, one line for each end of an element.
 
-use super::tested::{Attempt, Tested, Verdict};
+use super::row::{Row, Topic, Try};
+use super::tested::{Tested, Verdict};
 use super::xml::Escaped;
-use crate::explain::Explanation;
 use husk_script::sys::tolerate;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::time::Duration;
@@ -37,12 +37,15 @@ impl Suite {
     }
 
     pub fn add(&mut self, tested: &Tested) {
-        let verdict = tested.verdict();
+        self.add_row(&Row::of(tested));
+    }
+
+    pub fn add_row(&mut self, row: &Row) {
         self.tests += 1;
-        self.failures += usize::from(verdict == Verdict::Failed);
-        self.skipped += usize::from(verdict == Verdict::Ignored);
-        self.time += tested.wall();
-        let text = case(&self.name, tested, verdict);
+        self.failures += usize::from(row.verdict == Verdict::Failed);
+        self.skipped += usize::from(row.verdict == Verdict::Ignored);
+        self.time = self.time.saturating_add(Duration::from_micros(row.wall()));
+        let text = case(&self.name, row);
         self.cases.push_str(&text);
     }
 
@@ -59,6 +62,22 @@ impl Suite {
         let others = others.filter(|suite| !suite.lines().next().is_some_and(|line| line.contains(&id)));
         Ok([BEGIN, &others.collect::<String>(), &self.to_string(), END].concat())
     }
+}
+
+/// Returns the document of these suites.
+#[must_use]
+pub fn document(suites: &[Suite]) -> String {
+    let suites: String = suites.iter().map(Suite::to_string).collect();
+    [BEGIN, &suites, END].concat()
+}
+
+/// Checks that a document was written by this module.
+///
+/// # Errors
+///
+/// If it was not, and is not empty.
+pub fn check(document: &str) -> Result<(), Foreign> {
+    if document.is_empty() { Ok(()) } else { inner(document).map(drop).ok_or(Foreign) }
 }
 
 /// Returns the suites of a document.
@@ -85,45 +104,47 @@ impl Display for Suite {
     }
 }
 
-fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
-    let (name, suite, time) = (Escaped(&tested.name), Escaped(suite), tested.wall().as_secs_f64());
+fn case(suite: &str, row: &Row) -> String {
+    let time = Duration::from_micros(row.wall()).as_secs_f64();
+    let (name, suite) = (Escaped(&row.name), Escaped(suite));
     let mut text = format!("<testcase name=\"{name}\" classname=\"{suite}\" time=\"{time:.3}\">\n");
     let mut add = |element: String| {
         text.push_str(&element);
         text.push('\n');
     };
-    let (last, earlier) = match tested.attempts.split_last() {
+    let (last, earlier) = match row.attempts.split_last() {
         Some((last, earlier)) => (Some(last), earlier),
         None => (None, [].as_slice()),
     };
-    match (verdict, last) {
+    match (row.verdict, last) {
         (Verdict::Failed, Some(last)) => add(failure("failure", last)),
         (Verdict::Ignored, _) => {
-            let why = tested.ignored.as_deref().map(|why| format!(" message=\"{}\"", Escaped(why)));
+            let why = row.why.as_deref().map(|why| format!(" message=\"{}\"", Escaped(why)));
             add(format!("<skipped{}/>", why.unwrap_or_default()));
         }
         _ => {}
     }
-    let earlier_is = if verdict == Verdict::Failed { "rerunFailure" } else { "flakyFailure" };
+    let earlier_is = if row.verdict == Verdict::Failed { "rerunFailure" } else { "flakyFailure" };
     earlier.iter().for_each(|attempt| add(failure(earlier_is, attempt)));
     if let Some(last) = last {
-        if last.passed() && !last.said.is_empty() {
+        if row.passed_attempt().is_some() && !last.said.is_empty() {
             add(format!("<system-out>{}</system-out>", Escaped(&last.said)));
         }
-        add(format!("<system-err>{}</system-err>", Escaped(&(used(last) + &explained(tested)))));
+        add(format!("<system-err>{}</system-err>", Escaped(&used(last))));
     }
     text.push_str("</testcase>\n");
     text
 }
 
 /// Returns the element for a failed attempt.
-fn failure(element: &str, attempt: &Attempt) -> String {
-    let remarks = attempt.remarks().join("; ");
+fn failure(element: &str, attempt: &Try) -> String {
+    let has = |topics: &[Topic]| attempt.remarks.iter().any(|(topic, _)| topics.contains(topic));
+    let remarks = attempt.remarks.iter().filter(|(topic, _)| *topic != Topic::Denied);
+    let remarks: Vec<_> = remarks.map(|(topic, text)| topic.sentence(text)).collect();
     // A test usually prints the reason for its failure last.
-    let has_limit = attempt.ended.reached.is_some() || attempt.ended.full.is_some();
-    let (kind, message) = match (has_limit, remarks.is_empty()) {
-        (true, _) => ("limit", remarks),
-        (false, false) => ("end", remarks),
+    let (kind, message) = match (has(&[Topic::Limit, Topic::Full]), remarks.is_empty()) {
+        (true, _) => ("limit", remarks.join("; ")),
+        (false, false) => ("end", remarks.join("; ")),
         (false, true) => ("failure", "failed".to_owned()),
     };
     format!(
@@ -133,23 +154,18 @@ fn failure(element: &str, attempt: &Attempt) -> String {
     )
 }
 
-/// Describes what an attempt used and left running; JUnit has no element for that.
-fn used(attempt: &Attempt) -> String {
-    let usage = &attempt.ended.usage;
+/// Describes what an attempt used, left running and was denied; JUnit has no element for that.
+fn used(attempt: &Try) -> String {
     let mut text = format!(
         "husk: {:.3} s of CPU time, {} KiB of memory at peak\n",
-        usage.cpu_micros as f64 / 1e6,
-        usage.peak_kib
+        attempt.cpu as f64 / 1e6,
+        attempt.peak_kib
     );
-    for remark in attempt.remarks() {
+    for (topic, remark) in &attempt.remarks {
+        let remark = topic.sentence(remark);
         tolerate(writeln!(text, "husk: {remark}"), "writing to a string does not fail");
     }
     text
-}
-
-/// Returns all denials of a test, one a line.
-fn explained(tested: &Tested) -> String {
-    tested.explained.iter().flat_map(Explanation::all_lines).map(|line| format!("husk: {line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -166,7 +182,14 @@ mod tests {
 
     fn suite(id: &str, attempts: Vec<Attempt>) -> Suite {
         let mut suite = Suite { name: "web".to_owned(), id: id.to_owned(), ..Suite::default() };
-        suite.add(&Tested { name: "a::b".to_owned(), mode: None, attempts, ignored: None, explained: None });
+        suite.add(&Tested {
+            name: "a::b".to_owned(),
+            mode: None,
+            attempts,
+            ignored: None,
+            explained: None,
+            unit: None,
+        });
         suite
     }
 

@@ -5,5 +5,6 @@ pub mod html;
 pub mod junit;
 pub(crate) mod progress;
 pub(crate) mod results;
+pub(crate) mod row;
 pub(crate) mod tested;
 pub(crate) mod xml;

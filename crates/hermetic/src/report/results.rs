@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn tested(name: &str, attempts: Vec<Attempt>) -> Tested {
-        Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None }
+        Tested { name: name.to_owned(), mode: None, attempts, ignored: None, explained: None, unit: None }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Tested {
     pub ignored: Option<String>,
     /// The reasons for its failure that lie in the sandbox, if it was explained.
     pub explained: Option<Explanation>,
+    /// The file, package or program that it ran in, if that has another name.
+    pub unit: Option<String>,
 }
 
 /// One run of a test.
@@ -105,6 +107,8 @@ impl Attempt {
 }
 
 impl Verdict {
+    pub const ALL: [Self; 4] = [Self::Passed, Self::Flaky, Self::Failed, Self::Ignored];
+
     /// Returns the verdict as one word.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -51,7 +51,14 @@ pub(super) fn reasons(
             let ignored = word.strip_prefix("ignored, ").map(ToOwned::to_owned);
             told.insert(
                 name.clone(),
-                Tested { name: name.clone(), mode, attempts: Vec::new(), ignored, explained: None },
+                Tested {
+                    name: name.clone(),
+                    mode,
+                    attempts: Vec::new(),
+                    ignored,
+                    explained: None,
+                    unit: None,
+                },
             );
         }
     }

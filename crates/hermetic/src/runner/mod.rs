@@ -4,6 +4,7 @@ mod again;
 mod list;
 pub(crate) mod output;
 mod plans;
+pub(crate) mod shards;
 mod unit;
 
 use crate::adapters::{Adapter, Role, Suite, Unit};
@@ -20,6 +21,7 @@ use crate::sandbox::{Isolation, Machine, explain};
 use again::Explaining;
 use output::CapturedOutput;
 pub use plans::{TestPlan, test_plans};
+pub use shards::{Division, Durations, Listed, digest};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
@@ -28,16 +30,23 @@ use unit::Run;
 
 /// Which tests of a binary to run, how, and where to report each result.
 pub struct Choice<'a> {
-    /// The shard to run, counted from 1, and the number of shards. Every test is in exactly one shard.
-    pub shard: Option<(usize, usize)>,
+    /// Which tests belong to this machine.
+    pub division: Division<'a>,
     /// Whether no further test starts after the first failure.
     pub fails_fast: bool,
     /// Returns how to run the test of this name.
     pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// The terminal, if results are written to one.
     pub screen: Option<Screen>,
-    /// Receives the result of each test.
-    pub record: &'a mut dyn FnMut(&Tested),
+    /// Receives the list of the tests, and then the result of each.
+    pub record: &'a mut dyn FnMut(Event<'_>),
+}
+
+/// The news that a run of tests reports.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'e> {
+    Listed(&'e Listed),
+    Tested(&'e Tested),
 }
 
 /// How to run a test.
@@ -60,6 +69,8 @@ pub struct Tests {
     pub losses: Vec<MissingIsolation>,
     /// The number of tests that were not begun.
     pub not_run: usize,
+    /// The units whose tests were not begun.
+    pub not_begun: Vec<String>,
 }
 
 /// Runs each test of a binary in its own sandbox and writes libtest's output. Returns `None` if the binary does not use
@@ -78,7 +89,9 @@ pub fn run_tests(
         return Ok(None);
     };
     let mut machine = Machine::of(profile, how)?;
-    let Some(Chosen { names, all, ignored }) = chosen(profile, &request, choice.shard, &mut machine)? else {
+    let Some(Chosen { names, all, ignored, listed }) =
+        chosen(profile, &request, choice.division, &mut machine)?
+    else {
         return Ok(None);
     };
     let ignored = ignored.iter().filter(|name| names.contains(name));
@@ -92,7 +105,8 @@ pub fn run_tests(
         is_uncaptured: request.is_uncaptured,
         threads: request.threads(),
         noun: "test",
-        shard: None,
+        division: Division { shard: None, durations: None, ..choice.division },
+        listed: Some(listed),
         lists: 0,
         found: Vec::new(),
         not_run: 0,
@@ -131,7 +145,8 @@ pub fn run_suite(
         is_uncaptured: false,
         threads: request.threads(),
         noun: suite.noun,
-        shard: choice.shard,
+        division: choice.division,
+        listed: None,
         lists: lists.len(),
         found: tests,
         not_run: 0,
@@ -157,25 +172,24 @@ struct Chosen {
     all: usize,
     /// The tests that are not to be run, among all of them.
     ignored: Vec<String>,
+    listed: Listed,
 }
 
 /// Lists the tests of a binary; `None` if its output is not a list of tests.
 fn chosen(
     profile: &Profile,
     request: &TestArguments,
-    shard: Option<(usize, usize)>,
+    division: Division<'_>,
     machine: &mut Machine,
 ) -> Result<Option<Chosen>, Error> {
-    let Some(mut names) = list::list(profile, request.to_list(), machine)? else { return Ok(None) };
+    let Some(names) = list::list(profile, request.to_list(), machine)? else { return Ok(None) };
     let mut listed =
         |arguments: Option<_>| arguments.map(|arguments| list::list(profile, arguments, machine)).transpose();
     let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
     let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
-    if let Some((part, parts)) = shard {
-        let mut place = 0..;
-        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
-    }
-    Ok(Some(Chosen { names, all, ignored }))
+    let texts: Vec<_> = names.iter().map(String::as_str).collect();
+    let listed = Listed::new(&texts, &division.chosen(&texts));
+    Ok(Some(Chosen { names: listed.names.clone(), all, ignored, listed }))
 }
 
 /// Starts a program whose output is captured.
@@ -228,8 +242,10 @@ struct Runner<'a> {
     threads: usize,
     /// The noun for the units that the heading counts.
     noun: &'static str,
-    /// The shard of the tests that lists will find.
-    shard: Option<(usize, usize)>,
+    /// The division of the tests that lists will find.
+    division: Division<'a>,
+    /// The list of the tests, until it has been reported.
+    listed: Option<Listed>,
     /// The number of lists that are not complete.
     lists: usize,
     /// The tests that complete lists have found.
@@ -251,16 +267,19 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Tests, Error> {
+    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(Event<'_>)) -> Result<Tests, Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
+            if let Some(listed) = self.listed.take() {
+                record(Event::Listed(&listed));
+            }
             while self.has_room(fails_fast)
                 && !held.is_interrupted()
                 && let Some(test) = self.next(fails_fast)
             {
                 match self.ignored.remove(&test.unit.name) {
                     Some(ignored) => {
-                        record(&ignored);
+                        record(Event::Tested(&ignored));
                         self.results.tell(&ignored, false).map_err(written)?;
                     }
                     None => self.start(test)?,
@@ -271,7 +290,7 @@ impl Runner<'_> {
                 true => self.give_up_explaining()?,
                 false => self.turn(&held)?,
             }
-            self.over.drain(..).for_each(|tested| record(&tested));
+            self.over.drain(..).for_each(|tested| record(Event::Tested(&tested)));
             if is_done {
                 break;
             }
@@ -284,8 +303,9 @@ impl Runner<'_> {
             all
         });
         let not_run = self.not_run + self.waiting.iter().map(|test| test.unit.count()).sum::<usize>();
+        let not_begun = self.waiting.into_iter().map(|test| test.unit.name).collect();
         let success = self.results.finish(self.began.elapsed(), not_run).map_err(written)?;
-        Ok(Tests { success, losses, not_run })
+        Ok(Tests { success, losses, not_run, not_begun })
     }
 
     /// Once all lists are complete, queues the tests of the shard that they have found.
@@ -294,10 +314,15 @@ impl Runner<'_> {
             return Ok(());
         }
         let mut found = std::mem::take(&mut self.found);
-        if let Some((part, parts)) = self.shard {
-            let mut place = 0..;
-            found.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+        if self.division.shard.is_some() {
+            // Lists end in any order, and machines must agree on one.
+            found.sort_by(|one, other| one.name.cmp(&other.name));
         }
+        let names: Vec<_> = found.iter().map(|unit| unit.name.as_str()).collect();
+        let chosen = self.division.chosen(&names);
+        self.listed = Some(Listed::new(&names, &chosen));
+        let mut found: Vec<_> = found.into_iter().map(Some).collect();
+        let found: Vec<_> = chosen.into_iter().filter_map(|place| found.get_mut(place)?.take()).collect();
         let all = found.iter().map(Unit::count).sum();
         let count = if self.noun == "test" { all } else { found.len() };
         self.waiting.extend(found.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }));
@@ -425,7 +450,10 @@ impl Runner<'_> {
         }
         self.not_run += reading.not_run;
         let Waiting { unit, runs, .. } = test;
-        let (tested, whole) = unit::results(&runs);
+        let (mut tested, whole) = unit::results(&runs);
+        for one in tested.iter_mut().filter(|one| one.name != unit.name) {
+            one.unit = Some(unit.name.clone());
+        }
         let Some(ended) = runs.into_iter().next_back().map(|run| run.ended) else { return Ok(()) };
         self.results.count(unit.count(), tested.len() + reading.not_run);
         let said = output.text();

@@ -58,8 +58,14 @@ pub(super) fn results(runs: &[Run]) -> (Vec<Tested>, usize) {
         names.extend(run.parts.iter().map(|part| &part.name).filter(is_new));
     }
     let tested = names.into_iter().map(|name| {
-        let mut tested =
-            Tested { name: name.clone(), mode: None, attempts: Vec::new(), ignored: None, explained: None };
+        let mut tested = Tested {
+            name: name.clone(),
+            mode: None,
+            attempts: Vec::new(),
+            ignored: None,
+            explained: None,
+            unit: None,
+        };
         for (run, places) in runs.iter().zip(&places) {
             let place = places.get(name);
             let Some((place, part)) = place.and_then(|place| Some((*place, run.parts.get(*place)?))) else {

@@ -10,10 +10,10 @@
 //! A tab separates fields. Text contains neither tabs nor line breaks nor `<`, so it can end neither its field nor the
 //! element around it.
 
-use crate::report::tested::{Attempt, Tested, Verdict};
+use crate::report::row::{Row, Topic, Try};
+use crate::report::tested::{Tested, Verdict};
 use husk_script::sys::tolerate;
 use std::fmt::{self, Display, Formatter, Write as _};
-use std::time::Duration;
 
 /// The tests of a binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,69 +40,6 @@ pub struct Group {
     pub began: u64,
 }
 
-/// A test.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) verdict: Verdict,
-    /// The reason for being ignored.
-    pub(super) why: Option<String>,
-    pub(super) attempts: Vec<Try>,
-}
-
-/// One run of a test. Times are in microseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Try {
-    /// The time since the run of the binary began.
-    pub(super) start: u64,
-    pub(super) wall: u64,
-    pub(super) cpu: u64,
-    pub(super) peak_kib: u64,
-    /// The output, if the attempt failed.
-    pub(super) said: String,
-    pub(super) remarks: Vec<(Topic, String)>,
-}
-
-/// The topic of a remark on an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Topic {
-    /// A signal or an unusual exit code.
-    End,
-    /// A limit that ended the test.
-    Limit,
-    /// The limit of the private directories, which the test filled.
-    Full,
-    /// A process that was left running.
-    Left,
-    /// A denial by the sandbox, with the option that lifts it.
-    Denied,
-}
-
-impl Topic {
-    const ALL: [Self; 5] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied];
-
-    /// Returns the topic as one word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::End => "end",
-            Self::Limit => "limit",
-            Self::Full => "full",
-            Self::Left => "left",
-            Self::Denied => "denied",
-        }
-    }
-
-    /// Returns a remark for a reader who does not see its topic.
-    pub(super) fn sentence(self, text: &str) -> String {
-        match self {
-            Self::End | Self::Full | Self::Denied => text.to_owned(),
-            Self::Limit => format!("killed: {text}"),
-            Self::Left => format!("killed a process that was left running: {text}"),
-        }
-    }
-}
-
-const VERDICTS: [Verdict; 4] = [Verdict::Passed, Verdict::Flaky, Verdict::Failed, Verdict::Ignored];
 const BEGIN: &str = "<script type=\"text/plain\" id=\"husk-runs\">\n";
 const END: &str = "</script>\n</body>\n</html>\n";
 
@@ -114,17 +51,16 @@ impl Run {
     }
 
     pub fn add(&mut self, tested: &Tested) {
-        let mut attempts: Vec<_> = tested.attempts.iter().map(Try::of).collect();
-        // Only the last attempt is explained.
-        if let Some((last, explained)) = attempts.last_mut().zip(tested.explained.as_ref()) {
-            last.remarks.extend(explained.all_lines().into_iter().map(|line| (Topic::Denied, line)));
+        self.add_row(Row::of(tested));
+    }
+
+    /// Adds a test. Only the output of failed attempts is kept, and a long one is shortened.
+    pub fn add_row(&mut self, mut row: Row) {
+        let passed = row.passed_attempt();
+        for (place, attempt) in row.attempts.iter_mut().enumerate() {
+            attempt.said = if passed == Some(place) { String::new() } else { shortened(&attempt.said) };
         }
-        self.tests.push(Row {
-            name: tested.name.clone(),
-            verdict: tested.verdict(),
-            why: tested.ignored.clone(),
-            attempts,
-        });
+        self.tests.push(row);
     }
 
     /// Adds a run of the same group. A test that both have was run again.
@@ -149,61 +85,6 @@ impl Run {
         let attempts = self.tests.iter().flat_map(|test| &test.attempts);
         attempts.map(Try::end).max().unwrap_or_default()
     }
-}
-
-impl Row {
-    /// Adds the attempts of another run. The one that began last decides.
-    fn try_again(&mut self, other: Self) {
-        let last = |row: &Self| row.attempts.iter().map(|attempt| attempt.start).max();
-        let (before, verdict) = match last(&other) >= last(self) {
-            true => (self.verdict, other.verdict),
-            false => (other.verdict, self.verdict),
-        };
-        let is_flaky = before == Verdict::Failed && verdict == Verdict::Passed;
-        self.verdict = if is_flaky { Verdict::Flaky } else { verdict };
-        self.attempts.extend(other.attempts);
-        self.attempts.sort_by_key(|attempt| attempt.start);
-    }
-
-    /// Returns the total time of all attempts.
-    pub(super) fn wall(&self) -> u64 {
-        self.attempts.iter().fold(0, |sum, attempt| sum.saturating_add(attempt.wall))
-    }
-
-    pub(super) fn cpu(&self) -> u64 {
-        self.attempts.iter().fold(0, |sum, attempt| sum.saturating_add(attempt.cpu))
-    }
-
-    pub(super) fn peak_kib(&self) -> u64 {
-        self.attempts.iter().map(|attempt| attempt.peak_kib).max().unwrap_or_default()
-    }
-}
-
-impl Try {
-    fn of(attempt: &Attempt) -> Self {
-        let ended = &attempt.ended;
-        let mut remarks: Vec<_> =
-            ended.reached.iter().map(|reached| (Topic::Limit, reached.to_string())).collect();
-        remarks.extend(ended.full.iter().map(|full| (Topic::Full, full.to_string())));
-        remarks.extend(ended.remaining.iter().map(|process| (Topic::Left, process.command.clone())));
-        remarks.extend(attempt.unusual_end().map(|status| (Topic::End, status)));
-        Self {
-            start: micros(attempt.start),
-            wall: micros(ended.wall),
-            cpu: ended.usage.cpu_micros,
-            peak_kib: ended.usage.peak_kib,
-            said: if attempt.passed() { String::new() } else { shortened(&attempt.said) },
-            remarks,
-        }
-    }
-
-    pub(super) fn end(&self) -> u64 {
-        self.start.saturating_add(self.wall)
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Longer output is shortened to about this many bytes.
@@ -309,7 +190,7 @@ pub(super) fn read(page: &str) -> Option<Vec<Run>> {
             }),
             ["test", name, verdict, why] => runs.last_mut()?.tests.push(Row {
                 name: text(name)?,
-                verdict: VERDICTS.into_iter().find(|known| known.word() == verdict)?,
+                verdict: Verdict::ALL.into_iter().find(|known| known.word() == verdict)?,
                 why: Some(text(why)?).filter(|why| !why.is_empty()),
                 attempts: Vec::new(),
             }),
@@ -336,8 +217,9 @@ pub(super) fn read(page: &str) -> Option<Vec<Run>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{END, Group, MOST_SAID, Row, Run, Topic, Try, read, shortened, write};
+    use super::{END, Group, MOST_SAID, Run, read, shortened, write};
     use crate::Verdict;
+    use crate::report::row::{Row, Topic, Try};
 
     #[test]
     fn written_runs_are_read_again() {

@@ -1,8 +1,9 @@
 //! The timeline of a page, in SVG: a bar for each attempt, in as many rows as attempts ran at a time. Binaries follow
 //! each other, as cargo runs them. All distances across are percentages, so that the drawing fits any width.
 
-use super::data::{Row, Run, Try};
+use super::data::Run;
 use super::{Text, Time};
+use crate::report::row::{Row, Try};
 use std::fmt::{self, Display, Formatter};
 
 pub(super) struct Timeline<'r>(pub(super) &'r [Run]);
@@ -173,7 +174,8 @@ fn names(runs: &[Run], scale: Scale, bottom: usize, f: &mut Formatter<'_>) -> fm
 mod tests {
     use super::{Scale, rows};
     use crate::Verdict;
-    use crate::report::html::data::{Row, Run, Try};
+    use crate::report::html::data::Run;
+    use crate::report::row::{Row, Try};
 
     fn run(attempts: &[(u64, u64)]) -> Run {
         let attempts = attempts.iter();
