@@ -36,7 +36,10 @@ pub fn load_for_exec(directory: &Path, config: Option<&Path>) -> Result<(Contain
 fn read_of(directory: &Path, config: Option<&Path>) -> Result<Vec<u8>, Error> {
     match config {
         Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
-        None => read(&directory.join("config.json")).map_err(|kind| Field::new("config.json").error(kind)),
+        None => {
+            let file = directory.join("config.json");
+            read(&file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind))
+        }
     }
 }
 

@@ -81,6 +81,9 @@ impl Plan<'_> {
                 return words::not_found(&self.program, errno).map(FailureMeaning::Whole);
             }
             (Step::ExecveFirst { .. }, errno) => words::not_begun(errno)?,
+            (Step::Enter { path, .. }, errno) => {
+                return words::not_entered(path, errno).map(FailureMeaning::Whole);
+            }
             (Step::Attach { place: MountPoint::Ordinary, .. }, Errno::NOTDIR) => {
                 "must be mounted on ordinary directory"
             }

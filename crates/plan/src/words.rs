@@ -4,6 +4,7 @@
 //! missing program (127) from one that may not be executed (126).
 
 use husk_script::sys::Errno;
+use std::ffi::CStr;
 
 /// Explains why the program was not found.
 pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
@@ -19,6 +20,17 @@ pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
         _ => return None,
     };
     Some(format!("exec: {program:?}: {reason}"))
+}
+
+/// Explains why the program's directory cannot be entered, in runc's words.
+pub(crate) fn not_entered(path: &CStr, errno: Errno) -> Option<String> {
+    let reason = match errno {
+        Errno::NOENT => "no such file or directory",
+        Errno::NOTDIR => "not a directory",
+        Errno::ACCESS => "permission denied",
+        _ => return None,
+    };
+    Some(format!("chdir to cwd (\"/{}\") failed: {reason}", path.to_string_lossy()))
 }
 
 /// Explains why a program that was found cannot be executed.

@@ -76,10 +76,9 @@ impl Changes {
     ///
     /// Fails if a change is invalid.
     pub fn apply(&self, mut process: Process) -> Result<Process, Error> {
-        let args = Field::new("args");
-        process.args = strings(&self.args, &args)?;
+        process.args = strings(&self.args, &Field::new("args"))?;
         if process.args.is_empty() {
-            return Err(args.error(ErrorKind::Empty));
+            return Err(Field::new("PROGRAM").error(ErrorKind::Missing));
         }
         let mut env =
             process.env.iter().map(|variable| variable.to_string_lossy().into_owned()).collect::<Vec<_>>();
@@ -212,7 +211,7 @@ mod tests {
     fn invalid_changes_are_refused() {
         let refused = |changes: Changes| changes.apply(base()).unwrap_err().to_string();
         let args = vec!["ls".to_owned()];
-        assert_eq!(refused(Changes::default()), "args: is empty");
+        assert_eq!(refused(Changes::default()), "PROGRAM: is missing");
         let env = vec!["B".to_owned()];
         assert!(refused(Changes { args: args.clone(), env, ..Changes::default() }).contains("NAME=VALUE"));
         let capabilities = vec!["CAP_X".to_owned()];
