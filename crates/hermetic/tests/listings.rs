@@ -5,8 +5,8 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Host, HostFile, Image, Landlock, Limits, Link, Net, PathAccess, Procfs, Profile, Show, Streams, Sysfs,
-    ToolPath, Variable, bundle, plan,
+    Host, HostFile, Image, Landlock, Limits, Link, Net, PathAccess, Procfs, Profile, Root, Show, Streams,
+    Sysfs, ToolPath, Variable, bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -199,7 +199,7 @@ fn of_bundle() -> (Profile, Host) {
     fs::write(directory.join("config.json"), config).unwrap();
     let (mut profile, _) = bundle(&directory).unwrap();
     // A path that is the same on every machine.
-    profile.image.as_mut().unwrap().directory = "/srv/bundle/rootfs".into();
+    profile.image.as_mut().unwrap().root = Root::Directory("/srv/bundle/rootfs".into());
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { program: (0, 0), cwd, project, home: None, lacks_places: true, ..user() })
 }

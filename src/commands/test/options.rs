@@ -80,6 +80,9 @@ pub(crate) struct Test {
     /// OCI bundle that provides the root file system and the process
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     pub(super) bundle: Option<PathBuf>,
+    /// Image whose files and program to use, named as in 'husk bundle'
+    #[arg(long, conflicts_with_all = ["rootfs", "bundle"])]
+    pub(super) image: Option<OsString>,
     /// Make a file or directory writable
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
@@ -149,7 +152,7 @@ pub(crate) struct Test {
     #[arg(long)]
     pub(super) plan: bool,
     /// Program and its arguments
-    #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present_any = ["bundle", "image"], trailing_var_arg = true)]
     pub(super) program: Vec<OsString>,
 }
 

@@ -2,6 +2,7 @@
 
 mod cgroup;
 pub(crate) mod ended;
+pub(crate) mod inside;
 pub(crate) mod kept;
 pub(crate) mod probe;
 mod terminal;
