@@ -204,7 +204,7 @@ impl<'p> Placed<'p> {
         let image = self.opened.image;
         for &(show, mount) in &self.opened.shown {
             let target = plan.at(Origin::with_path("show", &show.path)).target(&show.path)?;
-            let (mount, root) = (mount.into(), self.root.into());
+            let root = self.root.into();
             plan.push(Step::Attach { mount, root, target, place: MountPoint::Alike });
         }
         self.opened.shown.iter().for_each(|(_, mount)| plan.release(*mount));
