@@ -233,7 +233,11 @@ fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -
 /// Returns the profile of the options' bundle or image, and a lock that keeps a bundle's layers in the store.
 fn of_bundle(test: &Test, images: &Images, session: &Session<'_>) -> Result<(Profile, Option<Held>)> {
     if let Some(image) = &test.image {
-        return Ok((images.profile(image)?, None));
+        let profile = images.profile(image)?;
+        if test.program.is_empty() && profile.args.is_empty() {
+            bail!("image {}: names no program; give one after '--'", image.display());
+        }
+        return Ok((profile, None));
     }
     let Some(directory) = &test.bundle else { return Ok(Default::default()) };
     let (profile, warnings) = husk_hermetic::bundle(directory)?;

@@ -34,6 +34,7 @@ EXAMPLES:
   {husk} test --memory 512m -- ./check        limit the memory
   {husk} test --rootfs image -- /bin/check    use the files of an image
   {husk} test --bundle bundle                 run the program of a bundle
+  {husk} test --image oci:image -- /bin/check use a container image
   {husk} test --shell -- ./check              open a shell in the sandbox of a test
   {husk} test --keep files -- ./check         copy what a test wrote to /tmp and other private directories
   {husk} test --junit out.xml -- ./check      write a report for continuous integration
@@ -48,6 +49,11 @@ these are files, or tests with --each=test; for 'go test' they are tests, or pac
 itself lists the tests, and reads its own arguments. With --tap, husk reads a result for each test point that the
 program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
 with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
+
+--image names a container image as 'husk bundle' does. It is unpacked once, into the same store. The image's settings give
+the environment, working directory, user, and without PROGRAM also the program. All of its files are writable, and husk
+discards the changes. With --runner, the image also shows the repository and the test binary, read-only. The binary must
+find its loader and libraries in the image.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless

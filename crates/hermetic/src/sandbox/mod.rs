@@ -3,8 +3,8 @@
 mod cgroup;
 pub(crate) mod ended;
 pub(crate) mod inside;
-mod loader;
 pub(crate) mod kept;
+mod loader;
 pub(crate) mod probe;
 mod terminal;
 pub(crate) mod watch;
@@ -315,7 +315,9 @@ fn hidden(profile: &Profile) -> Hint {
     if profile.image.is_some() {
         let lacks = |loader: PathBuf| {
             let loader = loader.display();
-            format!("it needs {loader}, which the image lacks; use an image with this loader, or link it statically")
+            format!(
+                "it needs {loader}, which the image lacks; use an image with this loader, or link it statically"
+            )
         };
         return Hint(loader::missing(profile).map(lacks));
     }
