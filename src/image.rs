@@ -1,7 +1,7 @@
 //! Images as the root file systems of sandboxes.
 //!
-//! The layers are unpacked once into the caller's store, with the ids of a sandbox: all files belong to the program. That
-//! needs no subordinate ids, and works in a sandbox too.
+//! The layers are unpacked once into the caller's store, with the ids of a sandbox: all files belong to the program. So
+//! subordinate ids are not needed, and it works in a sandbox too.
 
 use anyhow::{Context as _, Result, bail};
 use husk_hermetic::{ImageProgram, Profile};

@@ -414,7 +414,7 @@ fn has_subordinate_ids() -> bool {
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&str| std::env::split_paths(&path).any(|at| at.join(program).exists());
-    ["newuidmap", "newgidmap"].iter().all(|name| is_there(&name))
+    ["newuidmap", "newgidmap"].iter().all(is_there)
         && ["/etc/subuid", "/etc/subgid"].into_iter().all(is_listed)
 }
 

@@ -7,7 +7,7 @@ use crate::hermetic::has_sandboxes;
 use crate::image::layout::{Archive, How, Layout};
 use crate::image::{Place, base, oci};
 use crate::util::{Seen, is_root, need};
-use serde_json::{Value, json};
+use serde_json::json;
 use tar::EntryType;
 
 /// An image that attacks whoever unpacks it.
@@ -127,7 +127,7 @@ fn links() -> Vec<Attack> {
 }
 
 fn names() -> Vec<Attack> {
-    const UP: Option<&str> = Some("leads out of the layer with '..'");
+    const UP: Option<&str> = Some("has a name that contains `..`");
     vec![
         attack(
             "name with `..`",
@@ -233,21 +233,32 @@ fn content() -> Vec<Attack> {
 }
 
 /// Performs an attack with these words of a command line, and returns what happened.
-fn attempt(attack: &Attack, words: &[&str], false_answers: &[FalseAnswer]) -> String {
+fn attempt(attack: &Attack, words: &[&'static str], false_answers: &[FalseAnswer]) -> String {
     let (place, tripwire) = (Place::new(), Tripwire::new());
     let layers = (attack.layers)(&tripwire).into_iter();
-    let layout = layers.fold(Layout::new(), |layout, archive| layout.layer(How::Gzip, archive));
-    let reference = oci(&layout.tagged("v1", settings()));
-    let words: Vec<_> = words.iter().map(|word| if *word == "IMAGE" { &reference } else { *word }).collect();
-    let mut command =
-        if words[0] == "test" { place.test_command(&words[1..]) } else { place.bundle_command(&words[1..]) };
+    let how = if attack.options.is_empty() { How::Plain } else { How::Gzip };
+    let layout = layers.fold(Layout::new(), |layout, archive| layout.layer(how, archive));
+    let layout = layout.tagged("v1", json!({ "Cmd": ["/guest", "cwd"] }));
+    let reference = oci(&layout);
+    // On a simulated kernel, the working directory is another one.
+    let web = place.path("web");
+    let word = |word: &'static str| match word {
+        "IMAGE" => reference.as_str(),
+        "BUNDLE" => web.to_str().unwrap(),
+        word => word,
+    };
+    let words: Vec<_> = words.iter().map(|text| word(text)).collect();
+    let mut command = match words[0] {
+        "test" => place.test_command(&words[1..]),
+        _ => place.bundle_command(&words[1..]),
+    };
     let seen = match false_answers {
         [] => Seen(command.output().unwrap()),
         false_answers => false_answers::run(&command, false_answers),
     };
     let (out, err) = (String::from_utf8_lossy(&seen.0.stdout), String::from_utf8_lossy(&seen.0.stderr));
     if let Some(harm) = tripwire.harm() {
-        return format!("**harm**: {harm}");
+        return format!("**harm**: {}", harm.replace(&format!("{}/", tripwire.path().display()), ""));
     }
     assert!(!out.contains(SECRET), "{}", attack.name);
     if seen.0.status.success() {
@@ -260,18 +271,16 @@ fn attempt(attack: &Attack, words: &[&str], false_answers: &[FalseAnswer]) -> St
     format!("refused: {}", said.replace(&*tripwire.path().to_string_lossy(), "TRIPWIRE"))
 }
 
-fn settings() -> Value {
-    json!({ "Cmd": ["/guest", "cwd"] })
-}
-
 #[test]
 fn no_archive_reaches_the_host() {
     need!(is_root(), "needs root to be able to harm the host");
     need!(has_sandboxes(), "needs user namespaces");
     let mut table = String::from(HEAD);
     let mut lost = Vec::new();
-    for attack in links().iter().chain(&names()).chain(&content()) {
-        let bundle = |flat: &[&'static str]| [&["bundle"], flat, attack.options, &["IMAGE", "web"]].concat();
+    let links = links();
+    for (index, attack) in links.iter().chain(&names()).chain(&content()).enumerate() {
+        let bundle =
+            |flat: &[&'static str]| [&["bundle"], flat, attack.options, &["IMAGE", "BUNDLE"]].concat();
         let stored = attempt(attack, &bundle(&[]), &[]);
         let flat = attempt(attack, &bundle(&["--flat"]), &[]);
         // Sandboxes have the default limits.
@@ -288,7 +297,10 @@ fn no_archive_reaches_the_host() {
                 lost.push(format!("{}: {outcome}", attack.name));
             }
         }
-        let without = attempt(attack, &bundle(&["--flat"]), &[FalseAnswer::Follows]);
+        let without = match index < links.len() {
+            true => attempt(attack, &bundle(&["--flat"]), &[FalseAnswer::Follows]),
+            false => String::new(),
+        };
         let sandbox = if sandbox == stored { "the same" } else { &sandbox };
         let flat = if flat == stored { "the same" } else { &flat };
         let without = if without.starts_with("**harm**") { &without } else { "" };

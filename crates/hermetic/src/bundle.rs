@@ -22,7 +22,7 @@ const OWN: &[&str] = &["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tm
 /// The file systems that a sandbox can mount at other mount points.
 const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 
-/// What an image says about its program.
+/// The program of a container image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageProgram {
     /// The program and its arguments. Empty if the image names none.
@@ -73,7 +73,7 @@ pub fn image(program: &ImageProgram, layers: Vec<PathBuf>) -> Result<Profile, Er
     Ok(if args.is_empty() { Profile { args: Vec::new(), ..profile } } else { profile })
 }
 
-/// Leaves out settings that `husk bundle` has written for a container and that a sandbox does not need: it has one user,
+/// Leaves out settings that `husk bundle` has written for a container and that a sandbox does not need. It has one user,
 /// and volumes need no file system where all changes are thrown away.
 fn fit_layers(container: &mut Container, warnings: &mut Vec<Warning>) {
     let maps_others = |mappings: &[container::IdMapping]| mappings.iter().any(|mapping| mapping.size > 1);

@@ -57,7 +57,7 @@ pub struct Image {
 /// The files of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// This directory.
+    /// A directory of the host.
     Directory(PathBuf),
     /// An overlay of these directories, from the highest to the lowest. They may be shared and do not change.
     Layers(Vec<PathBuf>),

@@ -14,7 +14,7 @@ pub struct User {
     pub home: Option<String>,
 }
 
-/// What an image says about its program.
+/// The program of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The program and its arguments. Empty if the image names none.

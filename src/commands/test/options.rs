@@ -50,10 +50,10 @@ itself lists the tests, and reads its own arguments. With --tap, husk reads a re
 program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
 with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
 
---image names a container image as 'husk bundle' does. It is unpacked once, into the same store. The image's settings give
-the environment, working directory, user, and without PROGRAM also the program. All of its files are writable, and husk
-discards the changes. With --runner, the image also shows the repository and the test binary, read-only. The binary must
-find its loader and libraries in the image.
+--image names a container image as 'husk bundle' does. husk unpacks it once, into the same store. The image determines
+the environment, working directory, user, and without PROGRAM also the program. All of its files are writable, and
+husk discards the changes. With --runner, the image also shows the repository and the test binary, read-only. The
+binary must find its loader and libraries in the image.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless

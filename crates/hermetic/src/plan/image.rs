@@ -70,7 +70,7 @@ pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> 
     Ok(out)
 }
 
-/// Refuses to show a path of an image of layers in a way that is not possible: others share the layers, and before they
+/// Refuses to show a path of an image of layers in a way that is not possible. Others share the layers, and before they
 /// are stacked the path leads to nothing.
 pub(crate) fn check<'s>(
     image: &Image,

@@ -199,7 +199,7 @@ mod tests {
             fs::write(path, "").unwrap();
         }
         fs::create_dir(upper.join("f")).unwrap();
-        rustix::fs::setxattr(&upper.join("opaque"), super::OPAQUE, b"y", rustix::fs::XattrFlags::empty())
+        rustix::fs::setxattr(upper.join("opaque"), super::OPAQUE, b"y", rustix::fs::XattrFlags::empty())
             .unwrap();
         let mode = rustix::fs::Mode::empty();
         let device = rustix::fs::FileType::CharacterDevice;

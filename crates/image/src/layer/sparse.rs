@@ -18,7 +18,7 @@ const BLOCK: u64 = 512;
 const UNKNOWN: Problem = Problem::Refused("is a sparse file in a format that husk does not read");
 const WRONG: Problem = Problem::Refused("is a sparse file with a damaged map");
 
-/// What the records of an entry say about a sparse file.
+/// The records of an entry that describe a sparse file.
 pub(super) struct Sparse {
     /// The name of the file; the entry itself has another one.
     pub(super) name: Vec<u8>,
