@@ -48,10 +48,10 @@ echo "\$ husk bundle docker-archive:image.tar second      # the layers are in th
 "$husk" bundle docker-archive:image.tar second
 echo "\$ husk test --image docker-archive:image.tar"
 "$husk" test --image docker-archive:image.tar
-cat >husk.toml <<END
+cat >image.toml <<END
 image = "docker-archive:image.tar"
 END
-echo "\$ husk test --config husk.toml -- /hello"
-"$husk" test --config husk.toml -- /hello
+echo "\$ husk test --config image.toml -- /hello"
+"$husk" test --config image.toml -- /hello
 echo "\$ husk test --bundle second"
 "$husk" test --bundle second
