@@ -4,7 +4,7 @@ use crate::hermetic::has_sandboxes;
 use crate::hermetic_libtest::{Binary, has_rustc};
 use crate::image::layout::{Archive, How, Layout};
 use crate::image::{Place, base, image, oci};
-use crate::util::{Seen, guest, is_root, need};
+use crate::util::{Seen, guest, need};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
