@@ -215,7 +215,9 @@ fn test_binary_of_the_host_runs_in_an_image() {
     let path = binary.path.to_str().unwrap();
     let run = |options: &[&str], words: &[&str]| {
         let mut command = place.test_command(&[&["--runner"], options, &["--", path], words].concat());
-        Seen(command.current_dir(binary.place.path("here")).env("CARGO_PKG_NAME", "lab").output().unwrap())
+        let here = binary.place.path("here");
+        command.current_dir(&here).env("CARGO_MANIFEST_DIR", &here).env("CARGO_PKG_NAME", "lab");
+        Seen(command.output().unwrap())
     };
     run(&["--image", &oci(&layout)], &["in_the"]).shows("test result: ok. 2 passed; 0 failed");
     // An override of husk.toml gives some tests an image.
