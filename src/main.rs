@@ -14,6 +14,7 @@ mod each;
 mod entry;
 mod exit;
 mod help;
+mod image;
 mod options;
 mod output;
 mod rare;

@@ -3,7 +3,7 @@
 /// Builds images.
 #[expect(dead_code, reason = "only the tests of the crate need all kinds of entries")]
 #[path = "../crates/image/tests/layout/mod.rs"]
-mod layout;
+pub(crate) mod layout;
 
 use crate::util::{Runtime, Seen, guest, is_root, need, watch};
 use layout::{Archive, How, Layout};
@@ -15,23 +15,23 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A directory with a user's store and bundles.
-struct Place {
-    directory: TempDir,
+pub(crate) struct Place {
+    pub(crate) directory: TempDir,
     path: Option<PathBuf>,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         watch();
         Self { directory: TempDir::new().unwrap(), path: None }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Makes a program named `skopeo` the only one that husk finds.
-    fn with_skopeo(mut self, script: &str) -> Self {
+    pub(crate) fn with_skopeo(mut self, script: &str) -> Self {
         let bin = self.path("bin");
         fs::create_dir(&bin).unwrap();
         let skopeo = bin.join("skopeo");
@@ -45,7 +45,11 @@ impl Place {
         self
     }
 
-    fn bundle(&self, arguments: &[&str]) -> Seen {
+    pub(crate) fn bundle(&self, arguments: &[&str]) -> Seen {
+        Seen(self.bundle_command(arguments).output().unwrap())
+    }
+
+    pub(crate) fn bundle_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
         command.arg("bundle").args(arguments).current_dir(self.directory.path()).stdin(Stdio::null());
         command.env("XDG_CACHE_HOME", self.path("cache"));
@@ -54,11 +58,42 @@ impl Place {
             // `newuidmap` is beside skopeo, if that is installed.
             command.env("PATH", format!("{}:{usual}", path.display()));
         }
-        Seen(command.output().unwrap())
+        command
+    }
+
+    /// Runs `husk test` with this store.
+    pub(crate) fn test(&self, arguments: &[&str]) -> Seen {
+        Seen(self.test_command(arguments).output().unwrap())
+    }
+
+    pub(crate) fn test_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
+        command.arg("test").args(arguments).current_dir(self.directory.path()).stdin(Stdio::null());
+        command.env("XDG_CACHE_HOME", self.path("cache"));
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command
+    }
+
+    /// Gives the bundle another cgroup.
+    fn move_cgroup(&self, name: &str) {
+        let path = self.path(name).join("config.json");
+        let config = fs::read_to_string(&path).unwrap();
+        fs::write(path, config.replace("/husk-test-", "/husk-other-")).unwrap();
     }
 
     /// Runs the bundle with this program instead of the image's.
-    fn run(&self, name: &str, args: &[&str]) -> Seen {
+    pub(crate) fn run(&self, name: &str, args: &[&str]) -> Seen {
+        self.prepare(name, args);
+        let runtime = Runtime::under_test();
+        let mut command = runtime.command("run");
+        command.arg("--bundle").arg(self.path(name)).arg("c");
+        runtime.detached(command)
+    }
+
+    /// Changes the bundle so that it runs this program, without a terminal and in a cgroup of its own.
+    fn prepare(&self, name: &str, args: &[&str]) {
         let path = self.path(name).join("config.json");
         let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         config["process"]["terminal"] = json!(false);
@@ -70,24 +105,20 @@ impl Place {
             config["process"]["args"] = json!(args);
         }
         fs::write(&path, config.to_string()).unwrap();
-        let runtime = Runtime::under_test();
-        let mut command = runtime.command("run");
-        command.arg("--bundle").arg(self.path(name)).arg("c");
-        runtime.detached(command)
     }
 
-    fn layers(&self) -> usize {
+    pub(crate) fn layers(&self) -> usize {
         let owners = fs::read_dir(self.path("cache/husk/layers")).unwrap();
         owners.map(|owners| fs::read_dir(owners.unwrap().path()).unwrap().count()).sum()
     }
 
-    fn config(&self, name: &str) -> Value {
+    pub(crate) fn config(&self, name: &str) -> Value {
         serde_json::from_slice(&fs::read(self.path(name).join("config.json")).unwrap()).unwrap()
     }
 }
 
 /// Returns an archive with the guest and a list of users.
-fn base() -> Archive {
+pub(crate) fn base() -> Archive {
     Archive::new()
         .mode(0o755)
         .directory("etc")
@@ -103,7 +134,7 @@ fn base() -> Archive {
 }
 
 /// Returns an image of three layers that change each other's files.
-fn image(settings: Value) -> Layout {
+pub(crate) fn image(settings: Value) -> Layout {
     let second = Archive::new()
         .file("data/.wh.gone", b"")
         .mode(0o755)
@@ -114,7 +145,7 @@ fn image(settings: Value) -> Layout {
     layout.tagged("v1", settings)
 }
 
-fn oci(layout: &Layout) -> String {
+pub(crate) fn oci(layout: &Layout) -> String {
     format!("oci:{}:v1", layout.path().display())
 }
 
@@ -240,6 +271,12 @@ fn archives_contain_the_same_image() {
     for (bundle, files) in [("one", "new\nold"), ("two", "gone\nnew\nold")] {
         place.run(bundle, &["/guest", "list", "/data"]).prints(files);
     }
+    for archive in ["oci.tar", "docker.tar"] {
+        assert!(Command::new("gzip").arg("-k").arg(place.path(archive)).status().unwrap().success());
+    }
+    place.bundle(&["docker-archive:docker.tar.gz:web", "zipped"]).succeeds();
+    place.bundle(&["oci-archive:oci.tar.gz", "zipped-too"]).succeeds();
+    assert_eq!(place.config("zipped")["process"]["args"], json!(["/guest"]));
     place.bundle(&["docker-archive:docker.tar:other", "three"]).fails(1, "its tags: web:latest");
     place
         .bundle(&["oci-archive:oci.tar:v2", "three"])
@@ -284,10 +321,31 @@ fn bundle_without_its_layers_says_so() {
     place.bundle(&[&oci(&image(json!({}))), "web"]).succeeds();
     fs::rename(place.path("cache"), place.path("moved")).unwrap();
     place.run("web", &["/guest"]).fails(1, "is not in the store of layers any more");
-    let mut test = Command::new(env!("CARGO_BIN_EXE_husk"));
-    fs::rename(place.path("moved"), place.path("cache")).unwrap();
-    test.args(["test", "--bundle"]).arg(place.path("web"));
-    Seen(test.output().unwrap()).fails(125, "husk-layers");
+    place.test(&["--bundle", "web"]).fails(125, "is not in the store of layers any more");
+}
+
+/// overlayfs guarantees nothing if two containers write to one directory.
+#[test]
+fn second_container_of_a_bundle_is_refused() {
+    need!(has_containers(), "needs user namespaces");
+    let place = Place::new();
+    place.bundle(&[&oci(&image(json!({}))), "web"]).succeeds();
+    place.prepare("web", &["/guest", "cat", "/data/old"]);
+    let (runtime, bundle) = (Runtime::under_test(), place.path("web"));
+    let bundle = bundle.to_str().unwrap();
+    let begin = |name: &str| {
+        let mut command = runtime.command("create");
+        command.args(["--bundle", bundle, name]);
+        runtime.detached(command)
+    };
+    begin("one").succeeds();
+    place.move_cgroup("web");
+    begin("two").fails(1, "another container of this bundle is running; `husk bundle` makes a second bundle");
+    // A test of the bundle sees the image, and disturbs nobody.
+    place.test(&["--bundle", "web", "--", "/guest", "cat", "/data/old"]).prints("old");
+    runtime.call("delete", &["--force", "one"]).succeeds();
+    begin("two").succeeds();
+    runtime.call("delete", &["--force", "two"]).succeeds();
 }
 
 /// Copies the layout that `IMAGE` names, as skopeo would copy one from a registry.
@@ -342,4 +400,53 @@ fn unusable_images_leave_nothing() {
     place.bundle(&["dir:/etc", "web"]).fails(1, "is a kind of image that husk does not read");
     place.bundle(&["oci:/no/such", "web"]).fails(1, "/no/such/index.json");
     place.bundle(&[&oci(&layout)]).fails(1, "DIRECTORY is missing");
+}
+
+/// Whether a user has subordinate ids, and the programs that map them.
+fn has_subordinate_ids() -> bool {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|user| user.get(2) == Some(&&*uid)).map_or(uid.clone(), |user| user[0].to_owned());
+    let is_listed = |file| {
+        let list = fs::read_to_string(file).unwrap_or_default();
+        list.lines().any(|line| line.split(':').next().is_some_and(|owner| owner == user || owner == uid))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &&str| std::env::split_paths(&path).any(|at| at.join(program).exists());
+    ["newuidmap", "newgidmap"].iter().all(is_there)
+        && ["/etc/subuid", "/etc/subgid"].into_iter().all(is_listed)
+}
+
+#[test]
+fn files_belong_to_subordinate_ids_of_a_user() {
+    need!(!is_root(), "needs an ordinary user");
+    need!(has_subordinate_ids(), "needs newuidmap, and ranges in /etc/subuid and /etc/subgid");
+    let place = Place::new();
+    let private = base().mode(0o600).owned(77, 78).file("private", b"private").mode(0o700).directory("own");
+    let layout = Layout::new().layer(How::Gzip, private).tagged("v1", json!({ "User": "77:78" }));
+    place.bundle(&[&oci(&layout), "web"]).succeeds();
+    place.bundle(&["--flat", &oci(&layout), "flat"]).succeeds();
+    for bundle in ["web", "flat"] {
+        assert!(place.config(bundle)["linux"]["uidMappings"].as_array().unwrap().len() > 1);
+        place.run(bundle, &["/guest", "cat", "/private"]).prints("private");
+        place.run(bundle, &["/guest", "status", "Uid"]).prints("77\t77\t77\t77");
+        place.run(bundle, &["/guest", "write", "/own/new"]).succeeds();
+    }
+    let file = place.path("flat/rootfs/private").metadata().unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    assert!(file.uid() != own && file.mode() & 0o777 == 0o600, "it belongs to {}", file.uid());
+    // A second bundle needs no user namespace for the layers, and has the same files.
+    place.bundle(&[&oci(&layout), "second"]).succeeds();
+    place.run("second", &["/guest", "list", "/own"]).prints("");
+    // A sandbox has one id, to which all files belong.
+    place.test(&["--image", &oci(&layout), "--", "/guest", "cat", "/private"]).prints("private");
+    // Only root of a namespace with these ids can remove the files.
+    for bundle in ["web", "second", "flat"] {
+        let mut remove = Command::new("unshare");
+        remove.args(["--map-root-user", "--map-auto", "rm", "-rf"]).arg(place.path(bundle));
+        assert!(remove.status().unwrap().success(), "{bundle}");
+    }
+    place.bundle(&["--prune"]).succeeds();
+    assert_eq!(place.layers(), 0);
 }

@@ -72,6 +72,8 @@ mod hostile;
 mod house;
 /// Bundles of container images.
 mod image;
+/// Sandboxes whose files come from a container image.
+mod image_sandbox;
 /// The surroundings of a program in its container.
 mod inside;
 /// Files of `make install`: manual pages and shell completions.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes an image with two layers from the hello program, a bundle of the image, and a container of the bundle. No
-# registry is needed: the image is an archive as 'docker save' writes it.
+# registry is needed: the image is an archive as 'docker save' writes it. Then runs the program in throwaway sandboxes.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -46,3 +46,12 @@ mv new.json bundle/config.json
 "$husk" run --bundle bundle "image-$$"
 echo "\$ husk bundle docker-archive:image.tar second      # the layers are in the store"
 "$husk" bundle docker-archive:image.tar second
+echo "\$ husk test --image docker-archive:image.tar"
+"$husk" test --image docker-archive:image.tar
+cat >image.toml <<END
+image = "docker-archive:image.tar"
+END
+echo "\$ husk test --config image.toml -- /hello"
+"$husk" test --config image.toml -- /hello
+echo "\$ husk test --bundle second"
+"$husk" test --bundle second

@@ -39,6 +39,14 @@ pub(crate) fn others() -> std::io::Result<impl Iterator<Item = String>> {
     Ok(names.filter(move |name| *name != own && name.bytes().all(|byte| byte.is_ascii_digit())))
 }
 
+fn list(directory: &str) -> std::io::Result<()> {
+    let names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names = names.collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    names.iter().for_each(|name| println!("{}", name.display()));
+    Ok(())
+}
+
 fn watch() -> Result<(), Box<dyn Error>> {
     let mut seen = std::collections::BTreeSet::new();
     println!("begun");
@@ -140,11 +148,12 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["listen", port] => network::listen(port)?,
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
-        ["list", directory] => {
-            let names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name()));
-            let mut names = names.collect::<Result<Vec<_>, _>>()?;
-            names.sort();
-            names.iter().for_each(|name| println!("{}", name.display()));
+        ["list", directory] => list(directory)?,
+        // The same, at the end of its input.
+        ["list-later", directory] => {
+            println!("begun");
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+            list(directory)?;
         }
         ["read-link", path] => println!("{}", fs::read_link(path)?.display()),
         // Prints its namespaces, by the names in /proc/self/ns.

@@ -4,6 +4,8 @@
 //! defence, the same binary also runs on a simulated kernel that does not make that call (`false_answers.rs`). There the
 //! attack has to succeed, which exposes a test that cannot fail.
 
+/// Archives of attacking images.
+mod archives;
 /// Descriptors and settings that programs inherit.
 mod audit;
 /// A verb that is stopped while another one runs.

@@ -2,15 +2,16 @@
 //! its field.
 
 use crate::error::Error;
-use crate::profile::{Image, Limits, PathAccess, Profile};
+use crate::profile::{Image, Limits, PathAccess, Profile, Root};
 use husk_bundle::container::{self, Capabilities, Mount, Process, PropagationKind, Source, Terminal};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::Resources;
 use husk_script::sys::mount::MountAttributes;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The attributes of every mount in a sandbox.
 pub(crate) const ALWAYS: MountAttributes = MountAttributes::NOSUID.union(MountAttributes::NODEV);
@@ -21,19 +22,84 @@ const OWN: &[&str] = &["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tm
 /// The file systems that a sandbox can mount at other mount points.
 const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 
+/// The program of a container image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageProgram {
+    /// The program and its arguments. Empty if the image names none.
+    pub args: Vec<String>,
+    pub env: Vec<String>,
+    pub cwd: String,
+    pub uid: u32,
+    pub gid: u32,
+}
+
 /// Returns the profile of the bundle in a directory, and warnings about settings that are not applied as configured.
 ///
 /// # Errors
 ///
 /// If the configuration cannot be read, or asks for something that a sandbox cannot do.
 pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
-    let failed = |error: std::io::Error| Error::Look {
-        act: format!("find {}", directory.display()),
-        reason: error.into(),
+    let failed = |path: &Path| {
+        let act = format!("find {}", path.display());
+        move |error: std::io::Error| Error::Look { act, reason: error.into() }
     };
-    let directory = directory.canonicalize().map_err(failed)?;
-    let (container, mut warnings) = husk_bundle::load(&directory, None)?;
-    refuse(&container, &mut warnings)?;
+    let directory = directory.canonicalize().map_err(failed(directory))?;
+    let (mut container, mut warnings) = husk_bundle::load(&directory, None)?;
+    if !container.layers.is_empty() {
+        fit_layers(&mut container, &mut warnings);
+    }
+    let layers = container.layers.iter().map(|layer| layer.canonicalize().map_err(failed(layer)));
+    let layers = layers.collect::<Result<_, _>>()?;
+    Ok((profile(container, layers, &mut warnings)?, warnings))
+}
+
+/// Returns the profile of an image that consists of these layers, from the highest to the lowest. The program may write
+/// to all files; the changes are thrown away.
+///
+/// # Errors
+///
+/// If the program's settings are not valid.
+pub fn image(program: &ImageProgram, layers: Vec<PathBuf>) -> Result<Profile, Error> {
+    let ImageProgram { args, env, cwd, uid, gid } = program;
+    // A configuration must have arguments, but the caller may give the program other ones.
+    let words = if args.is_empty() { &[String::from("/")][..] } else { args };
+    let config = json!({
+        "ociVersion": "1.0.2",
+        "root": { "path": "/" },
+        "process": { "args": words, "env": env, "cwd": cwd, "user": { "uid": uid, "gid": gid } }
+    });
+    let (container, mut warnings) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/"))?;
+    let profile = profile(container, layers, &mut warnings)?;
+    Ok(if args.is_empty() { Profile { args: Vec::new(), ..profile } } else { profile })
+}
+
+/// Leaves out settings that `husk bundle` has written for a container and that a sandbox does not need. It has one user,
+/// and volumes need no file system where all changes are thrown away.
+fn fit_layers(container: &mut Container, warnings: &mut Vec<Warning>) {
+    let maps_others = |mappings: &[container::IdMapping]| mappings.iter().any(|mapping| mapping.size > 1);
+    if maps_others(&container.uid_mappings) || maps_others(&container.gid_mappings) {
+        let text = "are ignored: a sandbox has one user, and the files of others belong to nobody";
+        warnings.push(Warning::new(Field::new("linux.uidMappings"), text.to_owned()));
+    }
+    container.uid_mappings.clear();
+    container.gid_mappings.clear();
+    container.mounts.retain(|mount| !matches!(mount.source, Source::New { copy_up: true, .. }));
+    if let Some(process) = &mut container.process
+        && !process.additional_gids.is_empty()
+    {
+        process.additional_gids.clear();
+        let text = "are ignored: a sandbox has one group";
+        warnings.push(Warning::new(Field::new("process.user.additionalGids"), text.to_owned()));
+    }
+}
+
+/// Returns the profile of a container. The files are those of the layers, if there are any.
+fn profile(
+    container: Container,
+    layers: Vec<PathBuf>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Profile, Error> {
+    refuse(&container, warnings)?;
     let args = |process: &Process| process.args.iter().cloned().map(text).collect();
     let number = |limit: Option<i64>| limit.and_then(|limit| u64::try_from(limit).ok());
     let limits = Limits {
@@ -41,18 +107,18 @@ pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
         processes: number(container.resources.pids_limit),
         ..Limits::default()
     };
-    let image = Image {
-        directory: container.rootfs.clone(),
-        access: match container.rootfs_access {
-            container::Access::ReadOnly => PathAccess::Read,
-            // Writes go to an overlay that is thrown away.
-            container::Access::ReadWrite => PathAccess::Overlay,
-        },
-        bundle: None,
+    let root = match layers.is_empty() {
+        true => Root::Directory(container.rootfs.clone()),
+        false => Root::Layers(layers),
+    };
+    let access = match container.rootfs_access {
+        container::Access::ReadOnly => PathAccess::Read,
+        // Writes go to an overlay that is thrown away.
+        container::Access::ReadWrite => PathAccess::Overlay,
     };
     let args = container.process.as_ref().map(args).unwrap_or_default();
-    let image = Some(Image { bundle: Some(Box::new(container)), ..image });
-    Ok((Profile { args, limits, image, ..Profile::default() }, warnings))
+    let image = Some(Image { root, access, shown: Vec::new(), bundle: Some(Box::new(container)) });
+    Ok(Profile { args, limits, image, ..Profile::default() })
 }
 
 /// Converts a string of the configuration.
@@ -80,7 +146,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         unknown_calls: _,
         // Selects how a mount label is applied, and nothing else.
         mount_context: _,
-        layers,
+        layers: _,
         pidfd_receiver,
         rootfs_propagation,
         process,
@@ -102,7 +168,6 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         matches!(propagation.kind, PropagationKind::Shared | PropagationKind::Unbindable)
     };
     let fields = [
-        (husk_bundle::LAYERS, !layers.is_empty()),
         ("linux.rootfsPropagation", rootfs_propagation.as_ref().is_some_and(is_shared)),
         ("linux.devices", !devices.is_empty()),
         ("linux.sysctl", !sysctl.is_empty()),

@@ -31,7 +31,7 @@ mod tools;
 mod trust;
 
 pub use adapters::{Each, Suite};
-pub use bundle::bundle;
+pub use bundle::{ImageProgram, bundle, image};
 pub use error::{Error, Hint, MissingIsolation};
 pub use explain::judge::{Denial, Denied, Grant};
 pub use explain::words::quoted;
@@ -41,7 +41,7 @@ pub use libtest::cargo::{BinaryKind, binary_kind, is_in_first_shard, show};
 pub use outputs::{create_outputs, show_outputs};
 pub use plan::layers::Streams;
 pub use plan::plan;
-pub use profile::{Image, Limits, Net, OwnFile, PathAccess, Profile, Show, ToolPath, Variable};
+pub use profile::{Image, Limits, Net, OwnFile, PathAccess, Profile, Root, Show, ToolPath, Variable};
 pub use report::html;
 pub use report::junit;
 pub use report::row::{Row, Topic, Try};

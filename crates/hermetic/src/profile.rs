@@ -44,20 +44,36 @@ pub struct Profile {
 /// A root file system that replaces the host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The root directory.
-    pub directory: PathBuf,
+    pub root: Root,
     /// Whether the program may write to it.
     pub access: PathAccess,
+    /// Paths of the host that are shown in the image at the same place, read-only or with an overlay.
+    pub shown: Vec<Show>,
     /// The image's bundle, which adds settings for the program. Only those that [`bundle`](crate::bundle) accepts take
     /// effect.
     pub bundle: Option<Box<Container>>,
+}
+
+/// The files of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// A directory of the host.
+    Directory(PathBuf),
+    /// An overlay of these directories, from the highest to the lowest. They may be shared and do not change.
+    Layers(Vec<PathBuf>),
 }
 
 impl Image {
     /// Returns a read-only image of a directory that has no bundle.
     #[must_use]
     pub fn of(directory: PathBuf) -> Self {
-        Self { directory, access: PathAccess::Read, bundle: None }
+        let root = Root::Directory(directory);
+        Self { root, access: PathAccess::Read, shown: Vec::new(), bundle: None }
+    }
+
+    /// Whether the image consists of layers.
+    pub(crate) fn has_layers(&self) -> bool {
+        matches!(self.root, Root::Layers(_))
     }
 
     /// Returns the bundle's `process`.

@@ -5,8 +5,8 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Host, HostFile, Image, Landlock, Limits, Link, Net, PathAccess, Procfs, Profile, Show, Streams, Sysfs,
-    ToolPath, Variable, bundle, plan,
+    Host, HostFile, Image, Landlock, Limits, Link, Net, PathAccess, Procfs, Profile, Root, Show, Streams,
+    Sysfs, ToolPath, Variable, bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -173,6 +173,35 @@ fn image(access: PathAccess) -> (Profile, Host) {
     (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
 }
 
+#[test]
+fn image_of_layers_for_a_test_of_the_host() {
+    let layers =
+        ["c/files", "b/files", "a/files"].map(|name| Path::new("/home/ann/.cache/layers").join(name));
+    let show = |path: &str, access| Show { path: path.into(), access };
+    let shown = vec![show("/srv/web", PathAccess::Read), show("/srv/web/target/tmp", PathAccess::Overlay)];
+    let access = PathAccess::Overlay;
+    let image = Image { root: Root::Layers(layers.to_vec()), access, shown, ..Image::of("/".into()) };
+    let profile = Profile { image: Some(image), ..profile() };
+    let host = Host { cwd: "/srv/web".into(), home: None, program: (0, 0), lacks_places: true, ..user() };
+    is("layers", &profile, &host);
+}
+
+#[test]
+fn layers_are_never_written_to() {
+    let refuses = |path: &str, access| {
+        let root = Root::Layers(vec!["/layers/a".into()]);
+        let image = Image { root, access: PathAccess::Overlay, ..Image::of("/".into()) };
+        let shown = vec![Show { path: path.into(), access }];
+        let found = vec![HostFile { path: path.into(), is_directory: true }];
+        let profile = Profile { image: Some(image), shown, ..profile() };
+        let host = Host { home: None, found, ..user() };
+        plan(&profile, &host, Streams::Callers, &Bump::new()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert!(refuses("/data", PathAccess::Write).unwrap_err().starts_with("write /data: no change"));
+    assert!(refuses("/run/x", PathAccess::Read).unwrap_err().starts_with("read /run/x: a private directory"));
+    assert_eq!(refuses("/data", PathAccess::Overlay), Ok(()));
+}
+
 /// A bundle with mounts of each kind, and with masked and read-only paths.
 fn of_bundle() -> (Profile, Host) {
     // Each caller has a directory of its own, because tests run at the same time.
@@ -199,7 +228,7 @@ fn of_bundle() -> (Profile, Host) {
     fs::write(directory.join("config.json"), config).unwrap();
     let (mut profile, _) = bundle(&directory).unwrap();
     // A path that is the same on every machine.
-    profile.image.as_mut().unwrap().directory = "/srv/bundle/rootfs".into();
+    profile.image.as_mut().unwrap().root = Root::Directory("/srv/bundle/rootfs".into());
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { program: (0, 0), cwd, project, home: None, lacks_places: true, ..user() })
 }

@@ -16,7 +16,7 @@ use crate::layer::{self, Tree, Whiteouts};
 use crate::limits::{Budget, Limits};
 use crate::manifest::Image;
 use crate::store::{self, Ids, Store, Unpacked};
-use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, chown, getxattr, openat, stat};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, chown, openat, stat};
 use rustix::process::geteuid;
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -25,30 +25,29 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-/// The directory of a bundle that says of which layers its root file system consists.
-pub const LAYERS: &str = "husk-layers";
-
 /// A bundle that is being made. Unless it is finished, everything that was made is removed.
 pub struct Draft {
     path: PathBuf,
+    /// The name of the directory of layers.
+    layers: &'static str,
     made: Vec<PathBuf>,
 }
 
 impl Draft {
     /// Makes the directory of a bundle, which must not contain a bundle yet. Only the caller may enter it: files of the
-    /// image can be set-user-ID programs.
+    /// image can be set-user-ID programs. `layers` is the name of the directory in which the runtime looks for layers.
     ///
     /// # Errors
     ///
     /// Fails if it contains one, or if other users may change a directory that exists.
-    pub fn begin(path: &Path) -> Result<Self, Error> {
-        let mut draft = Self { path: path.to_owned(), made: Vec::new() };
+    pub fn begin(path: &Path, layers: &'static str) -> Result<Self, Error> {
+        let mut draft = Self { path: path.to_owned(), layers, made: Vec::new() };
         match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => draft.made.push(path.to_owned()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => check(path)?,
             Err(error) => return Err(Error::file("create", path, error)),
         }
-        for name in ["config.json", "rootfs", LAYERS] {
+        for name in ["config.json", "rootfs", layers] {
             let below = path.join(name);
             if below.symlink_metadata().is_ok() {
                 return Err(Error::file("create", below, ErrorKind::AlreadyExists));
@@ -72,9 +71,9 @@ impl Draft {
     ///
     /// Fails if the store does not have a layer, or something cannot be made.
     pub fn stack(&mut self, image: &Image, store: &Store) -> Result<Vec<PathBuf>, Error> {
-        let layers = stacked(image, store)?;
+        let layers = store.stack(image)?;
         self.directory("rootfs", 0o755)?;
-        let directory = self.directory(LAYERS, 0o700)?;
+        let directory = self.directory(self.layers, 0o700)?;
         for (number, layer) in layers.iter().enumerate() {
             let link = directory.join(number.to_string());
             symlink(layer, &link).map_err(|reason| Error::file("create", link, reason))?;
@@ -156,28 +155,9 @@ fn check(directory: &Path) -> Result<(), Error> {
     Err(Error::file("use", directory, reason))
 }
 
-/// Returns the layers of an image from the highest to the lowest. Layers below one that hides everything are left out,
-/// because overlayfs does not heed the attribute on the root of a layer.
-fn stacked(image: &Image, store: &Store) -> Result<Vec<PathBuf>, Error> {
-    let mut layers = Vec::new();
-    for diff_id in image.layers().rev() {
-        let missing = || Error::malformed(diff_id.to_string(), "is not in the store");
-        let layer = store.layer(diff_id).ok_or_else(missing)?;
-        let is_opaque = getxattr(&layer, layer::OPAQUE, &mut [0; 8][..]).is_ok();
-        // The kernel refuses a layer that occurs twice (fs/overlayfs/super.c, `ovl_check_layer`); the higher one wins.
-        if !layers.contains(&layer) {
-            layers.push(layer);
-        }
-        if is_opaque {
-            break;
-        }
-    }
-    Ok(layers)
-}
-
-/// Returns the layers that a bundle uses, from the highest to the lowest. Empty if the bundle does not exist.
+/// Returns the layers that a bundle's directory of layers names, from the highest to the lowest. Empty if it does not
+/// exist.
 #[must_use]
-pub fn layers(bundle: &Path) -> Vec<PathBuf> {
-    let directory = bundle.join(LAYERS);
+pub fn layers(directory: &Path) -> Vec<PathBuf> {
     (0..).map_while(|number: u32| fs::read_link(directory.join(number.to_string())).ok()).collect()
 }

@@ -14,6 +14,16 @@ pub struct User {
     pub home: Option<String>,
 }
 
+/// The program of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments. Empty if the image names none.
+    pub args: Vec<String>,
+    pub env: Vec<String>,
+    /// The working directory, an absolute path.
+    pub cwd: String,
+}
+
 /// The search path of a program whose image has none, as podman's and Docker's.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -44,22 +54,31 @@ impl Image {
         self.settings().and_then(|settings| settings.user().as_deref()).unwrap_or_default()
     }
 
-    /// Changes a config.json so that it runs the image's program.
-    pub fn apply(&self, config: &mut Value, user: &User) {
-        let words = |words: Option<&Option<Vec<String>>>| words.cloned().flatten().unwrap_or_default();
+    /// Returns the image's program. `usual` are variables for which the image may have other values.
+    #[must_use]
+    pub fn program(&self, usual: &[String], user: &User) -> Program {
         let settings = self.settings();
         let mut args = words(settings.map(|settings| settings.entrypoint()));
         args.extend(words(settings.map(|settings| settings.cmd())));
+        let env = environment(words(settings.map(|settings| settings.env())), usual, user);
+        let directory = settings.and_then(|settings| settings.working_dir().clone()).unwrap_or_default();
+        let cwd = if directory.starts_with('/') { directory } else { format!("/{directory}") };
+        Program { args, env, cwd }
+    }
+
+    /// Changes a config.json so that it runs the image's program.
+    pub fn apply(&self, config: &mut Value, user: &User) {
+        let settings = self.settings();
+        let usual = config["process"]["env"].as_array().into_iter().flatten();
+        let usual: Vec<_> = usual.filter_map(Value::as_str).map(str::to_owned).collect();
+        let Program { args, env, cwd } = self.program(&usual, user);
         if !args.is_empty() {
             config["process"]["args"] = json!(args);
         }
-        let env = words(settings.map(|settings| settings.env()));
-        config["process"]["env"] = json!(environment(env, &config["process"]["env"], user));
+        config["process"]["env"] = json!(env);
         config["process"]["user"] =
             json!({ "uid": user.uid, "gid": user.gid, "additionalGids": user.groups });
-        let directory = settings.and_then(|settings| settings.working_dir().clone()).unwrap_or_default();
-        config["process"]["cwd"] =
-            json!(if directory.starts_with('/') { directory } else { format!("/{directory}") });
+        config["process"]["cwd"] = json!(cwd);
         for set in ["bounding", "effective", "permitted"] {
             config["process"]["capabilities"][set] = json!(CAPABILITIES);
         }
@@ -114,11 +133,14 @@ impl Image {
     }
 }
 
+fn words(words: Option<&Option<Vec<String>>>) -> Vec<String> {
+    words.cloned().flatten().unwrap_or_default()
+}
+
 /// Returns the image's environment, with what a shell needs where the image does not say.
-fn environment(mut env: Vec<String>, usual: &Value, user: &User) -> Vec<String> {
-    let usual = usual.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+fn environment(mut env: Vec<String>, usual: &[String], user: &User) -> Vec<String> {
     let home = user.home.iter().map(|home| format!("HOME={home}"));
-    for more in usual.chain([PATH.to_owned()]).chain(home) {
+    for more in usual.iter().cloned().chain([PATH.to_owned()]).chain(home) {
         let name = more.split('=').next().unwrap_or_default();
         if !env.iter().any(|known| known.split('=').next() == Some(name)) {
             env.push(more);

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The place of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,21 @@ impl Reference {
             Some(local) => Ok(local),
             None => registry(text).map(Self::Registry).map_err(refused),
         }
+    }
+}
+
+impl Reference {
+    /// Makes a relative path in the name of an image relative to a directory. A name in a registry stays as it is.
+    #[must_use]
+    pub fn below(directory: Option<&Path>, text: &str) -> OsString {
+        let kind =
+            ["oci:", "oci-archive:", "docker-archive:"].into_iter().find(|kind| text.starts_with(kind));
+        let (Some(kind), Some(directory)) = (kind, directory) else { return text.into() };
+        let rest = &text[kind.len()..];
+        let mut name = OsString::from(kind);
+        // An empty path stays one, which is an error.
+        name.push(if rest.is_empty() { PathBuf::new() } else { directory.join(rest) });
+        name
     }
 }
 

@@ -1,12 +1,13 @@
 //! Reads the blobs of an image from a directory or from a tar archive.
 
 use crate::error::Error;
-use crate::layer::names;
+use crate::layer::{decompress, names};
+use crate::limits::Limits;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -60,8 +61,8 @@ impl Source {
 
     /// Opens an archive and notes where its files are.
     pub(crate) fn archive(path: &Path) -> Result<Self, Error> {
-        let file = open(path)?;
         let failed = |reason| Error::file("read", path, reason);
+        let file = unpacked(open(path)?).map_err(failed)?;
         let reader = file.try_clone().map_err(failed)?;
         let members = scan(reader).map_err(failed)?;
         Ok(Self::Archive { path: path.to_owned(), file: Arc::new(file), members })
@@ -125,8 +126,44 @@ fn open(path: &Path) -> Result<File, Error> {
     open().map(File::from).map_err(|errno| Error::file("open", path, errno))
 }
 
+/// Returns an archive, or a temporary file with the content of a compressed one, whose files have no places of their own.
+fn unpacked(file: File) -> io::Result<File> {
+    let mut input = BufReader::with_capacity(256 << 10, file);
+    if !decompress::is_compressed(input.fill_buf()?) {
+        return Ok(input.into_inner());
+    }
+    let most = Limits::default().bytes;
+    let mut plain = temporary()?;
+    let written = io::copy(&mut decompress::decompress(input)?.take(most + 1), &mut plain)?;
+    if written > most {
+        return Err(io::Error::other(format!("unpacks to more than {most} bytes")));
+    }
+    Ok(plain)
+}
+
+/// Opens a temporary file that has no name.
+fn temporary() -> io::Result<File> {
+    let asked = std::env::var_os("TMPDIR").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let usual = || ["/var/tmp", "/tmp"].map(PathBuf::from).into_iter().find(|path| path.is_dir());
+    let directory = asked.or_else(usual).ok_or(Errno::NOENT)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for number in 0.. {
+        let path = directory.join(format!("husk-{}-{number}", std::process::id()));
+        match openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => {}
+            file => {
+                let file = file?;
+                std::fs::remove_file(path)?;
+                return Ok(file.into());
+            }
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
 /// Returns the files of an archive. A name that occurs twice is the later file's, as for tar(1).
-fn scan(file: File) -> io::Result<HashMap<Vec<u8>, Member>> {
+fn scan(mut file: File) -> io::Result<HashMap<Vec<u8>, Member>> {
+    file.rewind()?;
     let mut members = HashMap::new();
     let mut archive = Archive::new(Bounded { input: BufReader::new(file), left: LONGEST_HEADER });
     for entry in archive.entries_with_seek()? {

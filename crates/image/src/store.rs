@@ -8,6 +8,7 @@
 //!     layers/OWNERS/DIGEST/complete    written last; without it, or with other words in it, the layer counts as absent
 //!     images/DIGEST/                   what is remembered of an image from a registry: registry.rs
 //!     bundles/DIGEST                   the path of a bundle that uses layers, under the digest of the path
+//!     held/DIGEST                      a list of layers, locked by the processes that use them: held.rs
 //! ```
 //!
 //! A layer is unpacked below `new` and renamed. If two processes unpack the same layer, the second rename fails, and that
@@ -16,14 +17,16 @@
 
 use crate::digest::Digest;
 use crate::error::Error;
+use crate::held::{self, Held};
 use crate::layer::{self, Owners, Tree, Whiteouts};
 use crate::limits::{Budget, Limits};
 use crate::manifest::{Image, Layer};
 use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, mkdirat, openat, renameat_with, syncfs,
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, getxattr, mkdirat, openat, renameat_with,
+    syncfs,
 };
 use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -100,6 +103,13 @@ impl Ids {
         self.owners
     }
 
+    /// Returns the ids of a sandbox, which maps only those of this process. All files belong to the sandbox's program.
+    #[must_use]
+    pub fn of_sandboxes() -> Self {
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        Self::of_maps(&format!("0 {uid} 1"), &format!("0 {gid} 1"))
+    }
+
     /// Whether every file belongs to the caller, whoever owns it in the image.
     #[must_use]
     pub fn are_one(&self) -> bool {
@@ -138,7 +148,7 @@ impl Store {
         if let Some(why) = distrust(found.st_uid, found.st_mode) {
             return Err(Error::Distrusted { path: path.to_owned(), why });
         }
-        for below in ["new", "layers", "bundles", "images"]
+        for below in ["new", "layers", "bundles", "images", "held"]
             .map(PathBuf::from)
             .into_iter()
             .chain([Path::new("layers").join(&owners.name)])
@@ -180,6 +190,38 @@ impl Store {
         let top = image.layers().next_back().and_then(|diff_id| self.layer(diff_id));
         let is_ours = |top: PathBuf| top.metadata().is_ok_and(|found| found.uid() == geteuid().as_raw());
         top.is_some_and(is_ours) && self.has(image)
+    }
+
+    /// Returns the layers of an image from the highest to the lowest. Layers below one that hides everything are left out,
+    /// because overlayfs does not heed the attribute on the root of a layer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store does not have a layer.
+    pub fn stack(&self, image: &Image) -> Result<Vec<PathBuf>, Error> {
+        let mut layers = Vec::new();
+        for diff_id in image.layers().rev() {
+            let missing = || Error::malformed(diff_id.to_string(), "is not in the store");
+            let layer = self.layer(diff_id).ok_or_else(missing)?;
+            let is_opaque = getxattr(&layer, layer::OPAQUE, &mut [0; 8][..]).is_ok();
+            // The kernel refuses a layer that occurs twice (fs/overlayfs/super.c, `ovl_check_layer`); the higher one wins.
+            if !layers.contains(&layer) {
+                layers.push(layer);
+            }
+            if is_opaque {
+                break;
+            }
+        }
+        Ok(layers)
+    }
+
+    /// Keeps these layers in the store as long as the returned value exists.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store cannot be written to.
+    pub fn hold(&self, layers: &[PathBuf]) -> Result<Held, Error> {
+        held::hold_in(&self.path, layers)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -323,6 +365,7 @@ impl Store {
             }
             used.extend(layers);
         }
+        used.extend(held::held(&self.path.join("held"))?);
         for owners in entries(&self.path.join("layers"))? {
             for entry in entries(&owners)? {
                 if !used.contains(&entry.join("files")) {
@@ -354,7 +397,7 @@ pub(crate) struct New {
 }
 
 impl New {
-    fn make(above: &Path) -> Result<Self, Error> {
+    pub(crate) fn make(above: &Path) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -388,12 +431,12 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     layer::remove_tree(above.as_fd(), name.as_bytes()).map_err(failed)
 }
 
-fn open(path: &Path) -> Result<OwnedFd, Error> {
+pub(crate) fn open(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::file("open", path, errno))
 }
 
-fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |reason| Error::file("read", path, reason);
     let entries = fs::read_dir(path).map_err(failed)?;
     entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
@@ -405,7 +448,7 @@ fn mark(diff_id: Digest) -> String {
 }
 
 /// Returns why somebody else could change a directory.
-fn distrust(owner: u32, mode: u32) -> Option<String> {
+pub(crate) fn distrust(owner: u32, mode: u32) -> Option<String> {
     if owner != geteuid().as_raw() {
         return Some(format!("belongs to user {owner}"));
     }

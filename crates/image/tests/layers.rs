@@ -309,8 +309,6 @@ fn senseless_entries_are_refused() {
     assert!(place.refuses(Archive::new().file("a/".repeat(300), b"")).contains("deep"));
     assert!(place.refuses(Archive::new().file("a".repeat(300), b"")).contains("255 bytes"));
     assert!(place.refuses(Archive::new().file("a/".repeat(3000), b"")).contains("4096 bytes"));
-    let sparse = Archive::new().record("GNU.sparse.major", "1").file("a", b"");
-    assert!(place.refuses(sparse).contains("sparse"));
     if rustix::process::geteuid().is_root() {
         assert!(place.refuses(Archive::new().owned(u64::from(u32::MAX), 0).file("a", b"")).contains("owner"));
     }
@@ -357,6 +355,84 @@ fn sparse_file_counts_with_its_holes() {
     let error = place.unpack_within(&layout, Limits::default()).map(|_| ()).unwrap_err();
     assert!(error.contains("raise the limit with --max-bytes"), "{error}");
     place.is_untouched();
+}
+
+/// Returns an archive of a sparse file in version 1.0: the map precedes the data.
+fn sparse(map: &str, data: &[u8]) -> Archive {
+    let mut content = map.as_bytes().to_vec();
+    content.resize(map.len().next_multiple_of(512), 0);
+    content.extend_from_slice(data);
+    Archive::new()
+        .record("GNU.sparse.major", "1")
+        .record("GNU.sparse.minor", "0")
+        .record("GNU.sparse.name", "d/sparse")
+        .record("GNU.sparse.realsize", "3000000")
+        .file("GNUSparseFile.0/sparse", &content)
+}
+
+#[test]
+fn sparse_files_of_pax_are_read() {
+    let place = Place::new();
+    let old = Archive::new()
+        .record("GNU.sparse.size", "3000000")
+        .record("GNU.sparse.numblocks", "2")
+        .record("GNU.sparse.map", "1000000,3,2000000,4")
+        .record("GNU.sparse.name", "d/sparse")
+        .file("GNUSparseFile.0/sparse", b"abcdefg");
+    let mut content = vec![0; 3_000_000];
+    content[1_000_000..1_000_003].copy_from_slice(b"abc");
+    content[2_000_000..2_000_004].copy_from_slice(b"defg");
+    for archive in [old, sparse("3\n1000000\n3\n2000000\n4\n3000000\n0\n", b"abcdefg")] {
+        let layer = &place.unpack(&Layout::of(archive.file("next", b"next")))[0];
+        assert_eq!(
+            (names(layer), names(&layer.join("d"))),
+            (vec!["d".into(), "next".into()], vec!["sparse".into()])
+        );
+        assert!(fs::read(layer.join("d/sparse")).unwrap() == content);
+        assert!(layer.join("d/sparse").metadata().unwrap().blocks() < 1000);
+    }
+}
+
+#[test]
+fn damaged_sparse_files_are_refused() {
+    let damaged = "d/sparse: is a sparse file with a damaged map";
+    for (map, data) in [
+        // Data at the same place, in the wrong order, behind the end, or at the end of all numbers.
+        ("2\n10\n3\n12\n4\n", &b"abcdefg"[..]),
+        ("2\n100\n3\n10\n4\n", b"abcdefg"),
+        ("1\n2999999\n7\n", b"abcdefg"),
+        ("1\n18446744073709551615\n7\n", b"abcdefg"),
+        ("2\n0\n18446744073709551615\n0\n8\n", b"abcdefg"),
+        // More or less data than the map says.
+        ("1\n0\n8\n", b"abcdefg"),
+        ("1\n0\n6\n", b"abcdefg"),
+        // No map, one without an end, and one with too many entries.
+        ("", b""),
+        ("1\n0\n", b""),
+        ("x\n", b""),
+        ("100000000000000000000\n", b""),
+        ("99999999\n", b""),
+        ("1\n-1\n7\n", b"abcdefg"),
+    ] {
+        let place = Place::new();
+        assert_eq!(place.refuses(sparse(map, data)), damaged, "{map:?}");
+    }
+    let place = Place::new();
+    let unknown = "is a sparse file in a format that husk does not read";
+    for (key, value) in [("GNU.sparse.major", "2"), ("GNU.sparse.offset", "0")] {
+        let archive = Archive::new().record(key, value).record("GNU.sparse.name", "a").file("x", b"");
+        assert!(place.refuses(archive).ends_with(unknown), "{key}");
+    }
+    for name in ["../outside", "a/../../outside"] {
+        let archive = sparse("1\n0\n1\n", b"x").record("GNU.sparse.name", name);
+        let archive = archive.record("GNU.sparse.map", "0,1").record("GNU.sparse.size", "1").file("x", b"x");
+        assert!(place.refuses(archive).starts_with(&format!("{name}: ")), "{name}");
+    }
+    // The holes count.
+    let huge =
+        Archive::new().record("GNU.sparse.size", (1_u64 << 50).to_string()).record("GNU.sparse.name", "a");
+    let error = place.refuses(huge.record("GNU.sparse.map", "").file("a", b""));
+    assert!(error.contains("raise the limit with --max-bytes"), "{error}");
 }
 
 #[test]

@@ -77,6 +77,12 @@ impl Plan<'_> {
             (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
                 "options longer than 4095 bytes with lowerdir need Linux 6.8"
             }
+            (Step::Mount { fstype, .. }, Errno::BUSY) if *fstype == c"overlay" => {
+                "another container of this bundle is running; `husk bundle` makes a second bundle, which shares the layers"
+            }
+            (Step::Mount { fstype, .. }, Errno::STALE) if *fstype == c"overlay" => {
+                "the bundle was copied, or its layers were unpacked again; make it again with `husk bundle`"
+            }
             (Step::CheckExecutable { .. }, errno) => {
                 return words::not_found(&self.program, errno).map(FailureMeaning::Whole);
             }

@@ -49,6 +49,16 @@ fn hello_as_root() {
 }
 
 #[test]
+fn hello_of_an_image() {
+    let plan = |container: &Container, host: &Host| {
+        let layers = ["0", "1"].map(|name| Path::new("/bundle/husk-layers").join(name));
+        let container = Container { layers: layers.to_vec(), ..container.clone() };
+        create(&container, host, &Invocation::default(), &Bump::new()).unwrap().to_string()
+    };
+    is_golden("hello", "plan-layers-v2-root.txt", v2_root, plan);
+}
+
+#[test]
 fn volumes_in_a_user_namespace() {
     agrees("volumes", "v2-root", v2_root);
 }

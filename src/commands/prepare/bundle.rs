@@ -5,12 +5,13 @@
 
 use super::spec;
 use crate::exit::Exit;
+use crate::image;
 use crate::output;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use husk_image::{Draft, Ids, Image, Limits, Pulled, Reference, Store, Unpacked, Use, User};
-use husk_runtime::{RootlessMaps, image_user};
+use husk_runtime::{LAYERS, RootlessMaps, image_user};
 use husk_spawn::{Command, IdMap, Namespaces};
 use serde_json::{Value, json};
 use std::env;
@@ -66,7 +67,7 @@ pub(crate) struct Bundle {
 impl Perform for Bundle {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let caller = Caller::new();
-        let store = store_path()?;
+        let store = image::store_path()?;
         let (Some(image), Some(directory)) = (&self.image, &self.directory) else {
             return match caller {
                 Caller::User(maps) => inside(&maps),
@@ -114,7 +115,7 @@ impl Bundle {
         };
         let image = found.image();
         // Before the work begins, not after.
-        let mut draft = Draft::begin(directory)?;
+        let mut draft = Draft::begin(directory, LAYERS)?;
         let limits = Limits { bytes: self.max_bytes, entries: self.max_files };
         let (roots, unpacked) = if self.flat {
             let (rootfs, unpacked) = draft.flatten(image, ids, limits)?;
@@ -167,20 +168,10 @@ fn warn(session: &Session<'_>, ids: &Ids, unpacked: Unpacked) {
 
 fn prune(store: &Path) -> Result<Exit> {
     let store = Store::open(store, Use::Alone, Ids::of_this_process()?)?;
-    let pruned = store.prune(husk_image::layers)?;
+    let pruned = store.prune(|bundle| husk_image::layers(&bundle.join(LAYERS)))?;
     let count = |number, noun| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     output::print(format!("removed {}\n", count(pruned.layers, "unused layer")))?;
     Ok(Exit::Success)
-}
-
-/// Returns the path of the caller's store.
-fn store_path() -> Result<PathBuf> {
-    let named = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
-    match cache {
-        Some(cache) => Ok(cache.join("husk")),
-        None => bail!("neither XDG_CACHE_HOME nor HOME says where the store of layers is"),
-    }
 }
 
 /// The process that makes the bundle.

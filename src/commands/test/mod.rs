@@ -16,6 +16,7 @@ mod settings;
 mod trusted;
 
 use crate::exit::Exit;
+use crate::image::Images;
 use crate::output::escape;
 use crate::output::log::with_causes;
 use crate::output::{self, Lasting};
@@ -25,8 +26,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
     Attempt, BinaryKind, Caller, Choice, Division, Ended, Error, Explain, Explanation, Isolation, Net,
-    PathAccess, Profile, Screen, Setting, Show, Suite, Tools,
+    PathAccess, Profile, Root, Screen, Setting, Show, Suite, Tools,
 };
+use husk_image::Held;
 use options::{Test, Tests, What};
 use report::{Destinations, Named, Report};
 use rustix::io::Errno;
@@ -62,14 +64,20 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
     let Some((path, text)) = settings::find(test.config.as_deref(), &directory, session.log)? else {
-        return run(test, &|_| Ok(None), session);
+        return run(test, &|_| Ok(None), &Images::default(), session);
     };
     // Only now, because building the options takes as long as parsing the command line.
     let command = Test::augment_args(crate::options::program());
     let settings = Settings::parse(&text, &path, &command)?;
     let file = Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
     let test = file.test(&test, None)?;
-    run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
+    let images = Images::default();
+    let named = |name: &str| {
+        let test = file.test(&test, Some(name))?;
+        let image = test.image.as_ref().map(|image| images.profile(image)).transpose()?;
+        Ok(Some((test, image.unwrap_or_default())))
+    };
+    run(test.clone(), &named, &images, session)
 }
 
 /// Returns the options of the command line and of the environment in clap's syntax.
@@ -134,19 +142,14 @@ impl Configured {
     }
 }
 
-/// Returns the options for the named test; `None` if husk.toml does not exist.
-type Options<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
+/// Returns the options for the named test and the profile of its image; `None` if husk.toml does not exist.
+type Options<'a> = &'a dyn Fn(&str) -> Result<Option<(Test, Profile)>>;
 
-fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
+fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
     let (is_plan, tests, explain) = (test.plan, test.tests.clone(), test.explain.explain());
     let (is_shell, keep) = (test.shell, test.keep.clone().filter(|_| !is_plan));
-    let mut of_bundle = Profile::default();
-    if let Some(directory) = &test.bundle {
-        let warnings;
-        (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
-        warnings.iter().for_each(|warning| session.log.warning(warning));
-    }
+    let (of_bundle, _held) = of_bundle(&test, images, session)?;
     // An image has its own tools.
     let has_image = test.rootfs.is_some() || of_bundle.image.is_some();
     let caller = || Caller { wants_caches: test.keep_caches, ..Caller::of(&test.program) };
@@ -252,6 +255,25 @@ fn run(test: Test, named: Options<'_>, session: &Session<'_>) -> Result<Exit> {
     }
 }
 
+/// Returns the profile of the options' bundle or image, and a lock that keeps a bundle's layers in the store.
+fn of_bundle(test: &Test, images: &Images, session: &Session<'_>) -> Result<(Profile, Option<Held>)> {
+    if let Some(image) = &test.image {
+        let profile = images.profile(image)?;
+        if test.program.is_empty() && profile.args.is_empty() {
+            bail!("image {}: names no program; give one after '--'", image.display());
+        }
+        return Ok((profile, None));
+    }
+    let Some(directory) = &test.bundle else { return Ok(Default::default()) };
+    let (profile, warnings) = husk_hermetic::bundle(directory)?;
+    warnings.iter().for_each(|warning| session.log.warning(warning));
+    let held = match profile.image.as_ref().map(|image| &image.root) {
+        Some(Root::Layers(layers)) => husk_image::hold(layers)?,
+        _ => None,
+    };
+    Ok((profile, held))
+}
+
 /// Runs a program until it succeeds, or until it has been run again this often. Returns all attempts, and the last one's
 /// end.
 fn attempts(
@@ -335,9 +357,9 @@ fn setting<'s>(
     move |name: &str| {
         let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
         let setting = match named(name).map_err(wrong)? {
-            Some(test) => {
+            Some((test, image)) => {
                 let (retries, explain) = (test.tests.retries, test.explain.explain());
-                let mut profile = test.profile(Profile::default(), tools);
+                let mut profile = test.profile(image, tools);
                 // The warnings are the same for each test.
                 drop(husk_hermetic::show_outputs(&mut profile));
                 if is_binary {
@@ -400,7 +422,7 @@ impl Tests {
 fn written(profile: &Profile) -> Result<Vec<PathBuf>> {
     if let Some(image) = &profile.image {
         // The paths that --write names are in the image.
-        let directory = &image.directory;
+        let Root::Directory(directory) = &image.root else { return Ok(Vec::new()) };
         let found = fs::canonicalize(directory).with_context(|| format!("open {}", directory.display()))?;
         return Ok(vec![found]);
     }

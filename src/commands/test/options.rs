@@ -36,6 +36,7 @@ EXAMPLES:
   {husk} test --memory 512m -- ./check        limit the memory
   {husk} test --rootfs image -- /bin/check    use the files of an image
   {husk} test --bundle bundle                 run the program of a bundle
+  {husk} test --image oci:image -- /bin/check use a container image
   {husk} test --shell -- ./check              open a shell in the sandbox of a test
   {husk} test --keep files -- ./check         copy what a test wrote to /tmp and other private directories
   {husk} test --junit out.xml -- ./check      write a report for continuous integration
@@ -57,6 +58,11 @@ On many machines, each runs --shard PART/PARTS with a --json of its own. --merge
 101 if a test failed, ran twice or never, or if a shard is missing. Its --json is the --durations of the next run;
 all machines need the same file. The variables HUSK_TEST_SHARD, HUSK_TEST_JSON and HUSK_TEST_DURATIONS stand for the
 options, also for the husks that cargo starts, which need absolute paths. --job prints all of this for an engine.
+
+--image names a container image as 'husk bundle' does. husk unpacks it once, into the same store. The image determines
+the environment, working directory, user, and without PROGRAM also the program. All of its files are writable, and
+husk discards the changes. With --runner, the image also shows the repository and the test binary, read-only. The
+binary must find its loader and libraries in the image.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
@@ -89,6 +95,9 @@ pub(crate) struct Test {
     /// OCI bundle that provides the root file system and the process
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     pub(super) bundle: Option<PathBuf>,
+    /// Image whose files and program to use, named as in 'husk bundle'
+    #[arg(long, conflicts_with_all = ["rootfs", "bundle"])]
+    pub(super) image: Option<OsString>,
     /// Make a file or directory writable
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
@@ -158,7 +167,7 @@ pub(crate) struct Test {
     #[arg(long)]
     pub(super) plan: bool,
     /// Program and its arguments
-    #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present_any = ["bundle", "image"], trailing_var_arg = true)]
     pub(super) program: Vec<OsString>,
 }
 

@@ -19,6 +19,7 @@ use crate::output::log::Log;
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::ValueParser;
 use clap::{ArgAction, Command};
+use husk_image::Reference;
 use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
@@ -254,7 +255,10 @@ impl SettingsReader<'_> {
                     let is_stream = ["json", "junit", "html"].contains(&name) && text == "-";
                     // A relative path is relative to the file's directory.
                     let base = self.path.parent().filter(|_| is_path && !is_stream).unwrap_or(Path::new(""));
-                    word.push(base.join(text));
+                    match name {
+                        "image" => word.push(Reference::below(self.path.parent(), &text)),
+                        _ => word.push(base.join(text)),
+                    }
                     word
                 };
                 self.texts(name, value)?.into_iter().map(typed).collect()

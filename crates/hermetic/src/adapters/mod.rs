@@ -227,7 +227,9 @@ impl Suite {
         }
         if go::is_go(args) {
             if profile.image.is_some() {
-                return Err("--each with 'go test' needs the host's files; leave out --rootfs".to_owned());
+                return Err(
+                    "--each with 'go test' needs the host's files; leave out --rootfs or --image".to_owned()
+                );
             }
             let each = match each {
                 Each::Usual => Each::Test,

@@ -10,10 +10,11 @@
 //! ```
 
 use super::arguments::TestArguments;
-use crate::profile::{PathAccess, Profile, Show};
+use crate::profile::{Image, PathAccess, Profile, Show};
+use crate::sandbox::probe::{caller_home, project};
 use std::env;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How to run a binary that cargo passes to the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +76,27 @@ pub fn show(profile: &mut Profile) {
     let libraries = env::split_paths(&libraries).filter(|path| path.is_dir());
     shown.extend(libraries.map(|path| Show { path, access: PathAccess::Read }));
     shown.extend(tmp.filter(|tmp| tmp.is_dir()).map(|path| Show { path, access: PathAccess::Overlay }));
+    if let Some(image) = &mut profile.image {
+        return show_in_image(image, &mut profile.directory, shown);
+    }
     // Paths that the caller asked for take precedence.
     let is_asked = |path: &Path| profile.shown.iter().any(|asked| asked.path == path);
     shown.retain(|show| !is_asked(&show.path));
     profile.shown.extend(shown);
+}
+
+/// Shows in an image what a test binary of the host needs, and the repository of the working directory. The test begins
+/// in that directory, as without an image.
+fn show_in_image(image: &mut Image, directory: &mut Option<PathBuf>, shown: Vec<Show>) {
+    let Ok(cwd) = env::current_dir() else { return };
+    let project = Show { path: project(&cwd, caller_home().as_deref()), access: PathAccess::Read };
+    let shown = shown.into_iter().map(|show| Show { path: cwd.join(show.path), ..show });
+    let mut all: Vec<Show> = [project].into_iter().chain(shown).collect();
+    // A mount inside another one comes after it.
+    all.sort_by_key(|show| show.path.components().count());
+    all.dedup();
+    image.shown = all;
+    *directory = Some(cwd);
 }
 
 #[cfg(test)]

@@ -30,9 +30,13 @@ const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
 /// Returns all variables, sorted by name.
 pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, OsString> {
     let (image, process) = (profile.image.as_ref(), profile.image.as_ref().and_then(Image::process));
-    // In an image, only the caller's description of the terminal still makes sense.
+    // In an image, only the caller's description of the terminal still makes sense. A test of the host, which the image
+    // shows, also needs its harness's variables.
     let callers = host.environment.iter().filter(|(name, _)| match image {
-        Some(_) => OF_TERMINAL.iter().any(|known| name == *known),
+        Some(image) => {
+            OF_TERMINAL.iter().any(|known| name == *known)
+                || (!image.shown.is_empty() && (is_of_tests(name) || name == "LD_LIBRARY_PATH"))
+        }
         None => is_let_through(name),
     });
     let mut variables: BTreeMap<_, _> = callers.cloned().collect();
@@ -84,13 +88,17 @@ fn split(variable: &OsStr) -> (OsString, Option<OsString>) {
 }
 
 fn is_let_through(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    let is = |known: &str| name == known.as_bytes();
-    let begins = |prefix: &str| name.starts_with(prefix.as_bytes());
-    let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
+    let is = |known: &str| name == known;
     NAMES.iter().chain(OF_TERMINAL).chain(VARIABLES).copied().any(is)
-        || tools::is_variable(name)
-        || (PREFIXES.iter().copied().any(begins) && !is_secret)
+        || tools::is_variable(name.as_bytes())
+        || is_of_tests(name)
+}
+
+/// Whether a test harness sets the variable for tests.
+fn is_of_tests(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret
 }
 
 #[cfg(test)]

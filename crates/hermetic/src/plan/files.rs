@@ -49,6 +49,9 @@ pub(crate) fn files(
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
     let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
 
+    if let Some(image) = &profile.image {
+        image::check(image, shown.iter().copied(), is_covered, plan)?;
+    }
     let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
 
     // Opens these paths before everything becomes read-only.
@@ -124,7 +127,6 @@ pub(crate) fn files(
         }
     }
     seen.append(&mut trees);
-    image_root.into_iter().for_each(|root| plan.release(root));
     let links = profile.links.iter().filter(|link| !seen.iter().any(|tree| link.path.starts_with(tree.path)));
     let links: Vec<_> = links.collect();
     own(profile, host, &covers, &seen, &links, plan)?;
@@ -154,11 +156,11 @@ pub(crate) fn files(
             Layer::HostPath(tree) => put(tree, root, plan)?,
             Layer::Overlay(found) => {
                 plan.at(Origin::with_path("overlay", &found.path));
-                overlay(index, found, root, rules, plan)?;
+                overlay(&index.to_string(), found, root, rules, plan)?;
             }
             Layer::ToolOverlay(found) => {
                 plan.at(Origin::with_path(TOOLS, &found.path));
-                overlay(index, found, root, rules, plan)?;
+                overlay(&index.to_string(), found, root, rules, plan)?;
             }
         }
     }
@@ -168,6 +170,12 @@ pub(crate) fn files(
     }
     if let Some(image) = &image {
         image.furnish(null, rules, plan)?;
+        let overlays = image.shown().filter(|show| show.access == PathAccess::Overlay);
+        for (index, show) in overlays.enumerate() {
+            let found = HostFile { path: show.path.clone(), is_directory: true };
+            plan.at(Origin::with_path("overlay", &show.path));
+            overlay(&format!("shown-{index}"), &found, root, rules, plan)?;
+        }
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in
@@ -359,7 +367,7 @@ fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Err
 /// Covers a directory with an overlay of itself. Writes go to the program's own file system, below paths that are not
 /// visible.
 fn overlay(
-    index: usize,
+    name: &str,
     found: &HostFile,
     root: Reg,
     rules: &LandlockRules,
@@ -369,14 +377,14 @@ fn overlay(
         return Err(plan.error("is not a directory"));
     }
     // overlayfs takes path names, so the directory gets one in the program's own file system.
-    let lower = format!("lower-{index}");
+    let lower = format!("lower-{name}");
     let (path, place, copy) = (plan.target(&found.path)?.path, plan.register()?, plan.register()?);
     plan.push(Step::OpenInRoot { root: root.into(), path, out: place });
     plan.push(Step::OpenTreeOf { fd: place.into(), extent: Extent::Top, out: copy });
     mkdir(Path::new(&lower), 0o755, plan)?;
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
-    let layer = layer(&index.to_string(), &lower, plan)?;
+    let layer = layer(name, &lower, plan)?;
     rules.allow(layer, plan);
     plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
     plan.release(layer);

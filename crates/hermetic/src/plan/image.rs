@@ -11,22 +11,34 @@
 
 use super::landlock::LandlockRules;
 use super::layers::{layer, make_read_only, mount_on_own, set_all};
+use super::stack::stack;
 use crate::bundle::{ALWAYS, is_own};
-use crate::host::Host;
-use crate::profile::{Image, PathAccess};
+use crate::host::{Host, HostFile};
+use crate::profile::{Image, PathAccess, Root, Show};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::Origin;
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::{MountPoint, Reg, Step};
+use std::path::Path;
 
 /// The parts of an image, opened before any part of the host is covered.
 pub(crate) struct Opened<'p> {
     image: &'p Image,
-    tree: Reg,
+    files: Files<'p>,
     /// The bind mounts, each with its index in the list of mounts.
     binds: Vec<(usize, Reg)>,
+    /// The host's paths that the image shows.
+    shown: Vec<(&'p Show, Reg)>,
+}
+
+/// The opened files of an image.
+enum Files<'p> {
+    /// A detached copy of its mounts.
+    Tree(Reg),
+    /// The directory above all of these layers.
+    Layers(Reg, &'p [std::path::PathBuf]),
 }
 
 /// A mounted image that will become the program's root.
@@ -47,11 +59,46 @@ pub(crate) fn is_sysfs(mount: &Mount) -> bool {
     matches!(&mount.source, Source::New { fstype, .. } if fstype == "sysfs")
 }
 
-/// Opens the root of an image on the host.
+/// Opens the root of an image on the host, or the directory above its layers.
 pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> {
-    let (path, out) = (plan.at("rootfs").text(&image.directory)?, plan.register()?);
+    let path = match &image.root {
+        Root::Directory(directory) => directory,
+        Root::Layers(layers) => super::stack::above(layers),
+    };
+    let (path, out) = (plan.at("rootfs").text(path)?, plan.register()?);
     plan.push(Step::Open { path, flags: OFlags::PATH | OFlags::DIRECTORY, mode: Mode::empty(), out });
     Ok(out)
+}
+
+/// Refuses to show a path of an image of layers in a way that is not possible. Others share the layers, and before they
+/// are stacked the path leads to nothing.
+pub(crate) fn check<'s>(
+    image: &Image,
+    shown: impl Iterator<Item = (&'s Show, &'s HostFile)>,
+    is_covered: impl Fn(&Path) -> bool,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    if !image.has_layers() {
+        return Ok(());
+    }
+    const WRITTEN: &str = "no change to the image can be kept, because others share its layers; it is writable \
+                           without --write, and husk discards the changes";
+    if image.access == PathAccess::Write {
+        return Err(plan.at("rootfs").error(WRITTEN));
+    }
+    for (show, found) in shown {
+        let origin = |field| Origin::with_path(field, &found.path);
+        match show.access {
+            PathAccess::Write => return Err(plan.at(origin("write")).error(WRITTEN)),
+            PathAccess::Read | PathAccess::Overlay if is_covered(&found.path) => {
+                return Err(plan
+                    .at(origin("read"))
+                    .error("a private directory covers these files of the image"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 impl<'p> Opened<'p> {
@@ -68,13 +115,28 @@ impl<'p> Opened<'p> {
             plan.push(Step::MountSetattr { mount, extent, change, propagation });
             binds.push((index, out));
         }
+        let mut shown = Vec::new();
+        for show in &image.shown {
+            plan.at(Origin::with_path("show", &show.path));
+            let (path, out) = (plan.text(&show.path)?, plan.register()?);
+            plan.push(Step::OpenTree { path, extent: Extent::All, out });
+            set_all(out, ALWAYS | MountAttributes::RDONLY, plan);
+            shown.push((show, out));
+        }
         plan.at("rootfs");
-        let tree = plan.register()?;
-        plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
-        let is_written = image.access == PathAccess::Write;
-        let set = if is_written { ALWAYS } else { ALWAYS | MountAttributes::RDONLY };
-        set_all(tree, set, plan);
-        Ok(Self { image, tree, binds })
+        let files = match &image.root {
+            Root::Layers(layers) => Files::Layers(root, layers),
+            Root::Directory(_) => {
+                let tree = plan.register()?;
+                plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
+                let is_written = image.access == PathAccess::Write;
+                let set = if is_written { ALWAYS } else { ALWAYS | MountAttributes::RDONLY };
+                set_all(tree, set, plan);
+                plan.release(root);
+                Files::Tree(tree)
+            }
+        };
+        Ok(Self { image, files, binds, shown })
     }
 
     /// Mounts the image below the program's own file system, which is the working directory.
@@ -88,15 +150,24 @@ impl<'p> Opened<'p> {
         let is_layered = access == PathAccess::Overlay || (access == PathAccess::Read && host.lacks_places);
         plan.at("rootfs");
         plan.push(Step::Mkdir { path: c"root", mode: Mode::from_raw_mode(0o755), tolerate: None });
-        mount_on_own(self.tree, "root", plan)?;
-        if !is_layered {
-            let root = self.tree;
-            if access == PathAccess::Write {
-                rules.allow(root, plan);
+        let tree = match self.files {
+            Files::Tree(tree) => tree,
+            Files::Layers(above, layers) => {
+                let root = stack(layers, above, plan)?;
+                if access == PathAccess::Overlay {
+                    rules.allow(root, plan);
+                }
+                return Ok(Placed { opened: self, root, is_layered: true });
             }
-            return Ok(Placed { opened: self, root, is_layered });
+        };
+        mount_on_own(tree, "root", plan)?;
+        if !is_layered {
+            if access == PathAccess::Write {
+                rules.allow(tree, plan);
+            }
+            return Ok(Placed { opened: self, root: tree, is_layered });
         }
-        plan.release(self.tree);
+        plan.release(tree);
         let root = layer("root", "root", plan)?;
         if access == PathAccess::Overlay {
             rules.allow(root, plan);
@@ -106,7 +177,12 @@ impl<'p> Opened<'p> {
     }
 }
 
-impl Placed<'_> {
+impl<'p> Placed<'p> {
+    /// Returns the paths of the host that the image shows.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &'p Show> + use<'p> {
+        self.opened.image.shown.iter()
+    }
+
     /// Creates the working directory if it is missing and the image can be written to.
     pub(crate) fn make_places(&self, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
         if self.opened.image.access == PathAccess::Read && !self.is_layered {
@@ -126,6 +202,12 @@ impl Placed<'_> {
         plan: &mut Builder<'_>,
     ) -> Result<(), Error> {
         let image = self.opened.image;
+        for &(show, mount) in &self.opened.shown {
+            let target = plan.at(Origin::with_path("show", &show.path)).target(&show.path)?;
+            let root = self.root.into();
+            plan.push(Step::Attach { mount, root, target, place: MountPoint::Alike });
+        }
+        self.opened.shown.iter().for_each(|(_, mount)| plan.release(*mount));
         for (index, mount) in mounts(image) {
             plan.at(Origin::mount(index, &mount.destination));
             let bound = self.opened.binds.iter().find(|(bound, _)| *bound == index);

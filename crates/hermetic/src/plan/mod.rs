@@ -13,6 +13,7 @@ pub(crate) mod filter;
 pub(crate) mod image;
 mod landlock;
 pub(crate) mod layers;
+pub(crate) mod stack;
 mod sys;
 pub(crate) mod view;
 

@@ -5,6 +5,7 @@
 //! sandbox can therefore lead neither of them elsewhere.
 
 use crate::plan::SandboxPlan;
+use crate::plan::stack::UPPER;
 use bumpalo::Bump;
 use husk_script::Step;
 use husk_script::sys::tolerate;
@@ -121,6 +122,9 @@ impl Layout {
                 }
                 ("own files", Step::Open { path: made, flags, .. }) if flags.contains(OFlags::CREATE) => {
                     layout.made.insert(path(made));
+                }
+                ("rootfs", Step::Mount { .. }) if plan.has_written_layer() => {
+                    layout.trees.push((UPPER.into(), "/".into()));
                 }
                 ("rootfs" | "overlay" | "tools", Step::FsconfigString { key, value, .. })
                     if *key == c"upperdir" =>

@@ -2,7 +2,9 @@
 
 mod cgroup;
 pub(crate) mod ended;
+pub(crate) mod inside;
 pub(crate) mod kept;
+mod loader;
 pub(crate) mod probe;
 mod terminal;
 pub(crate) mod watch;
@@ -27,6 +29,7 @@ use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use terminal::CallerTerminal;
@@ -310,7 +313,13 @@ fn is_refusal(error: &husk_spawn::Error) -> bool {
 /// Returns a hint if the sandbox hides the program's file or one that the program needs.
 fn hidden(profile: &Profile) -> Hint {
     if profile.image.is_some() {
-        return Hint(None);
+        let lacks = |loader: PathBuf| {
+            let loader = loader.display();
+            format!(
+                "it needs {loader}, which the image lacks; use an image with this loader, or link it statically"
+            )
+        };
+        return Hint(loader::missing(profile).map(lacks));
     }
     let paths = tools::unseen(profile, &Caller::of(&profile.args));
     let options: Vec<_> = paths.iter().map(|path| format!("--read {}", path.display())).collect();

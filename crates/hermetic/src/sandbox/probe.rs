@@ -4,20 +4,16 @@ use crate::error::Error;
 use crate::host::{Host, HostFile, Landlock, Procfs, Sysfs};
 use crate::plan::{filter, image};
 use crate::profile::{Image, Profile};
+use crate::sandbox::inside::Inside;
 use husk_plan::users;
-use husk_script::sys::Errno;
 use husk_script::sys::at::null_streams;
 use husk_script::sys::limits::getrlimit;
-use rustix::fs::{
-    FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink, statfs,
-};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, statfs};
 use rustix::process::{getegid, geteuid, getuid};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
-use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
@@ -132,61 +128,6 @@ fn clock(clock: ClockId) -> Duration {
 impl HostFile {
     fn of_host(path: PathBuf) -> Self {
         Self { is_directory: path.is_dir(), path }
-    }
-}
-
-/// An opened image, in which absolute paths start at its root.
-struct Inside {
-    directory: PathBuf,
-    root: OwnedFd,
-}
-
-impl Inside {
-    fn of(image: &Image) -> Result<Self, Error> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |directory: PathBuf| {
-            let root = open(&directory, flags, Mode::empty())?;
-            Ok(Self { directory, root })
-        };
-        fs::canonicalize(&image.directory).and_then(open).map_err(|error| Error::Look {
-            act: format!("open {}", image.directory.display()),
-            reason: error.into(),
-        })
-    }
-
-    fn find(&self, path: &Path) -> io::Result<HostFile> {
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let found = loop {
-            match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                // A rename or mount on the machine interfered with the lookup of a `..` (openat2(2)).
-                Err(Errno::AGAIN) => {}
-                found => break found?,
-            }
-        };
-        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
-        let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
-        let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
-        let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
-        Ok(HostFile { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
-    }
-
-    fn has(&self, path: &Path) -> bool {
-        self.find(path).is_ok()
-    }
-
-    /// Returns whether one of the program's own directories may be mounted here. It may not cover another kind of file
-    /// or a symlink, even a dangling one.
-    fn has_own(&self, path: &Path) -> bool {
-        match self.find(path) {
-            Ok(found) => found.is_directory && found.path == path,
-            Err(_) => {
-                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let entry = openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
-                let is_missing = entry.is_err_and(|errno| errno == Errno::NOENT);
-                is_missing && (path == Path::new("/dev") || path == Path::new("/tmp"))
-            }
-        }
     }
 }
 

@@ -10,14 +10,23 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The magic number of a frame to skip without its first byte, whose lower half is arbitrary (RFC 8878, 3.1.2).
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
+/// Returns whether a file that begins so is compressed.
+pub(crate) fn is_compressed(start: &[u8]) -> bool {
+    start.starts_with(&GZIP) || is_zstd(start)
+}
+
+fn is_zstd(start: &[u8]) -> bool {
+    let is_skippable =
+        start.first().is_some_and(|first| first >> 4 == 5) && start.get(1..4) == Some(&SKIPPABLE);
+    start.starts_with(&ZSTD) || is_skippable
+}
+
 /// Returns the uncompressed bytes of a layer.
 pub(crate) fn decompress<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let start = input.fill_buf()?;
-    let is_skippable =
-        start.first().is_some_and(|first| first >> 4 == 5) && start.get(1..4) == Some(&SKIPPABLE);
     Ok(if start.starts_with(&GZIP) {
         Box::new(MultiGzDecoder::new(input))
-    } else if start.starts_with(&ZSTD) || is_skippable {
+    } else if is_zstd(start) {
         Box::new(Frames { decoder: FrameDecoder::new(), input, is_inside: false })
     } else {
         Box::new(input)

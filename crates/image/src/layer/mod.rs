@@ -4,8 +4,9 @@
 //! bytes, and the caller's writes files. Nothing that was written counts until both digests are right: the caller then
 //! renames the directory, or removes it.
 
-mod decompress;
+pub(crate) mod decompress;
 pub(crate) mod names;
+mod sparse;
 mod tree;
 
 pub(crate) use tree::{OPAQUE, Owners, Tree, Whiteouts};
@@ -15,6 +16,7 @@ use crate::error::{Error, Problem};
 use crate::limits::Budget;
 use crate::manifest::Layer;
 use crate::source::Blob;
+use sparse::Sparse;
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
 use std::os::fd::BorrowedFd;
@@ -160,13 +162,21 @@ fn write(parts: Receiver<Part>, budget: &Budget, tree: &mut Tree<'_>) -> Result<
     for entry in archive.entries().map_err(nameless)? {
         let mut entry = entry.map_err(nameless)?;
         allowance.set(u64::MAX);
-        let name = entry.path_bytes().into_owned();
+        let mut name = entry.path_bytes().into_owned();
         let outcome = budget.take_entry().map_err(Failure::from).and_then(|()| {
-            if entry.header().entry_type() == EntryType::GNUSparse {
-                // The holes of a sparse file are not in the archive.
-                budget.take_bytes(entry.size())?;
+            let sparse = Sparse::of(&mut entry)?;
+            // The holes of a sparse file are not in the archive.
+            match &sparse {
+                Some(sparse) => {
+                    name.clone_from(&sparse.name);
+                    budget.take_bytes(sparse.size)?;
+                }
+                None if entry.header().entry_type() == EntryType::GNUSparse => {
+                    budget.take_bytes(entry.size())?
+                }
+                None => {}
             }
-            tree.add(&name, &mut entry)?;
+            tree.add(&name, &mut entry, sparse)?;
             Ok(io::copy(&mut entry, &mut io::sink()).map(drop)?)
         });
         outcome.map_err(|error| (name, error))?;

@@ -11,6 +11,7 @@ pub(crate) mod remove;
 
 use super::Failure;
 use super::names::{self, Name, join, split};
+use super::sparse::Sparse;
 use crate::error::Problem;
 use metadata::Metadata;
 use rustix::fs::{
@@ -88,7 +89,12 @@ impl<'a> Tree<'a> {
     }
 
     /// Writes an entry of an archive.
-    pub(super) fn add(&mut self, name: &[u8], entry: &mut Entry<'_, impl Read>) -> Result<(), Failure> {
+    pub(super) fn add(
+        &mut self,
+        name: &[u8],
+        entry: &mut Entry<'_, impl Read>,
+        sparse: Option<Sparse>,
+    ) -> Result<(), Failure> {
         let mut kind = entry.header().entry_type();
         // Archives from before POSIX mark directories so.
         if matches!(kind, EntryType::Regular) && name.ends_with(b"/") {
@@ -108,9 +114,16 @@ impl<'a> Tree<'a> {
         let metadata = Metadata::of(entry)?;
         match kind {
             EntryType::Directory => self.directory(&path, metadata)?,
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                self.file(&path, &metadata, entry)?;
-            }
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => match sparse {
+                Some(sparse) => {
+                    let (stored, size) = (entry.size(), sparse.size);
+                    self.file(&path, &metadata, &mut sparse.content(entry, stored)?, size)?;
+                }
+                None => {
+                    let size = entry.size();
+                    self.file(&path, &metadata, entry, size)?;
+                }
+            },
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().unwrap_or_default().into_owned();
                 if target.is_empty() || target.contains(&0) {
@@ -156,10 +169,10 @@ impl<'a> Tree<'a> {
         &mut self,
         path: &[u8],
         metadata: &Metadata,
-        content: &mut Entry<'_, impl Read>,
+        content: &mut impl Read,
+        size: u64,
     ) -> Result<(), Failure> {
         let file = self.make(path, &New::File)?.ok_or(Problem::Refused("is not a file"))?;
-        let size = content.size();
         let mut at = 0;
         let mut ends_with_hole = false;
         loop {

@@ -87,7 +87,9 @@ fn overlay<'b>(container: &Container, target: &'b CStr, plan: &mut Builder<'b>) 
     plan.push(Step::Chdir { path });
     let names: Vec<_> = (0..container.layers.len()).map(|number| number.to_string()).collect();
     // With `userxattr` root and users have the same format of whiteouts, so they can use each other's layers.
-    let data = format!("lowerdir={},upperdir=upper,workdir=work,userxattr", names.join(":"));
+    // With `index`, the kernel refuses to use `upper` for two containers at a time (fs/overlayfs/super.c,
+    // `ovl_report_in_use`), except on file systems without file handles.
+    let data = format!("lowerdir={},upperdir=upper,workdir=work,userxattr,index=on", names.join(":"));
     let (source, fstype, data) = (c"overlay", c"overlay", plan.text(&data)?);
     plan.push(Step::Mount { source, target, fstype, flags: MountFlags::empty(), data });
     plan.push(Step::Fchdir { directory: here.into() });

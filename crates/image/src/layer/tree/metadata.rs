@@ -40,11 +40,6 @@ impl Metadata {
                     let time = record.value().ok().and_then(time);
                     metadata.modified = time.ok_or(Problem::Refused("has an invalid time"))?;
                 }
-                key if key.starts_with("GNU.sparse.") => {
-                    return Err(
-                        Problem::Refused("is a sparse file in a format that husk does not read").into()
-                    );
-                }
                 key => {
                     if let Some(name) = key.strip_prefix(ATTRIBUTE)
                         && is_kept(name)?
