@@ -2,6 +2,7 @@
 
 use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,6 +93,9 @@ pub(crate) struct Test {
     /// Hide a path
     #[arg(long, value_name = "PATH")]
     pub(super) hide: Vec<PathBuf>,
+    /// Show only these files and the system's; '**' is any directory
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["rootfs", "bundle"])]
+    pub(super) inputs: Vec<PathBuf>,
     /// Keep what tools write to their caches, such as ~/.cargo/registry
     #[arg(long)]
     pub(super) keep_caches: bool,
@@ -182,6 +186,12 @@ pub(crate) struct Tests {
     /// Run a failed test again up to this often; if it passes, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
+    /// Do not run a test again that passed with the same --inputs; results are kept here
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle"])]
+    pub(super) cache: Option<PathBuf>,
+    /// Run tests even if --cache has their results, and compare
+    #[arg(long)]
+    pub(super) cache_verify: bool,
     /// Append a line of JSON for each test to this file; '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -272,6 +282,8 @@ impl Test {
             keeps_files: self.keep.is_some(),
             observed: false,
             image,
+            inputs: self.inputs,
+            excluded: self.tests.cache.iter().filter_map(|cache| fs::canonicalize(cache).ok()).collect(),
             net: match self.net {
                 Network::None => Net::None,
                 Network::Loopback => Net::Loopback,

@@ -270,6 +270,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "test": tested.name,
         "verdict": verdict,
         "attempts": tested.attempts.len(),
+        "cached": last.ended.is_cached(),
         "status": status.to_string(),
         "start_ms": last.start.as_secs_f64() * 1000.0,
         "limit": (!limits.is_empty()).then(|| limits.join("; ")),

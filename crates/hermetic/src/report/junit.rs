@@ -96,6 +96,9 @@ fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
         Some((last, earlier)) => (Some(last), earlier),
         None => (None, [].as_slice()),
     };
+    if last.is_some_and(|last| last.ended.is_cached()) {
+        add("<properties><property name=\"husk.cached\" value=\"true\"/></properties>".to_owned());
+    }
     match (verdict, last) {
         (Verdict::Failed, Some(last)) => add(failure("failure", last)),
         (Verdict::Ignored, _) => {

@@ -76,10 +76,12 @@ pub(super) enum Topic {
     Left,
     /// A denial by the sandbox, with the option that lifts it.
     Denied,
+    /// An earlier run that was remembered.
+    Cached,
 }
 
 impl Topic {
-    const ALL: [Self; 5] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied];
+    const ALL: [Self; 6] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied, Self::Cached];
 
     /// Returns the topic as one word.
     pub(super) fn word(self) -> &'static str {
@@ -89,13 +91,14 @@ impl Topic {
             Self::Full => "full",
             Self::Left => "left",
             Self::Denied => "denied",
+            Self::Cached => "cached",
         }
     }
 
     /// Returns a remark for a reader who does not see its topic.
     pub(super) fn sentence(self, text: &str) -> String {
         match self {
-            Self::End | Self::Full | Self::Denied => text.to_owned(),
+            Self::End | Self::Full | Self::Denied | Self::Cached => text.to_owned(),
             Self::Limit => format!("killed: {text}"),
             Self::Left => format!("killed a process that was left running: {text}"),
         }
@@ -184,6 +187,7 @@ impl Try {
         let ended = &attempt.ended;
         let mut remarks: Vec<_> =
             ended.reached.iter().map(|reached| (Topic::Limit, reached.to_string())).collect();
+        remarks.extend(ended.recalled.iter().map(|recalled| (Topic::Cached, recalled.to_string())));
         remarks.extend(ended.full.iter().map(|full| (Topic::Full, full.to_string())));
         remarks.extend(ended.remaining.iter().map(|process| (Topic::Left, process.command.clone())));
         remarks.extend(attempt.unusual_end().map(|status| (Topic::End, status)));
