@@ -187,7 +187,7 @@ impl Cache {
         std::mem::take(&mut self.notes)
     }
 
-    /// Returns a file that is no longer as it was when the key was made.
+    /// Returns a file that has changed since the key was made.
     fn changed(&self, base: usize) -> Option<PathBuf> {
         let (profile, Ok(base)) = self.bases.get(base)? else { return None };
         let unknown = || Some(PathBuf::from("a file"));

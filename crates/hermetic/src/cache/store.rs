@@ -5,8 +5,8 @@
 //! equivalent entries, so it does not matter which is last. Nothing is locked and nothing is synchronized to disk: an
 //! entry that a crash has damaged does not have the digest at its end, and counts as absent.
 //!
-//! Whoever can write to the store can make a test appear to have passed. So a directory that every user can write to
-//! is refused. A directory of another user or a group is accepted, because the caller has named it.
+//! A user who can write to the store can make a test appear to have passed. So a directory that every user can write
+//! to is refused. A directory of another user or a group is accepted, because the caller has named it.
 
 use super::digest::Digest;
 use super::entry::{MOST_OUTPUT, Remembered};

@@ -3,9 +3,10 @@
 //!
 //! A machine's package manager knows what it has installed, so the content of its database stands for the packages'
 //! files. The programs and libraries directly in the usual directories are compared themselves, since those are
-//! replaced by hand. So are the names of packages that Python's and JavaScript's own tools install. Whoever changes
-//! another file of a package in place is not noticed: `--strict` compares every file. So does a machine whose
-//! package manager is unknown.
+//! replaced by hand. So are the names of packages that Python's and JavaScript's own tools install.
+//!
+//! A change of another file in place, past the package manager, is not noticed. `--strict` compares every file, and so
+//! does a machine whose package manager is unknown.
 
 use super::digest::{Digest, Fields};
 use super::index::{Identity, Index};
@@ -62,7 +63,7 @@ pub(crate) enum Closeness {
     EveryFile,
 }
 
-/// What was compared, in the state that it had.
+/// The files that were compared, in the state that they had.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct System {
     entries: BTreeMap<PathBuf, Entry>,

@@ -43,14 +43,14 @@ pub(crate) enum EntryKind {
     Link(PathBuf),
 }
 
-/// What is selected at or below a path.
+/// The files that are selected at or below a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     Everything,
     Matching(Pattern),
 }
 
-/// What was found.
+/// The files that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) entries: BTreeMap<PathBuf, Entry>,
@@ -60,7 +60,7 @@ pub(crate) struct Found {
     pub(crate) excluded: Vec<PathBuf>,
 }
 
-/// What must be mounted or created for a path.
+/// A mount or symlink that shows a path.
 enum Shown {
     Tree(HostFile),
     Link(Link),

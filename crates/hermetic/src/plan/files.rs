@@ -357,7 +357,7 @@ pub(super) fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Res
 
 /// Covers a directory with an overlay of itself. Writes go to the program's own file system, below paths that are not
 /// visible.
-fn overlay(
+pub(super) fn overlay(
     index: usize,
     found: &HostFile,
     root: Reg,

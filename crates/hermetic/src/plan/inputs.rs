@@ -3,7 +3,7 @@
 //! Like an image, it becomes the root last. Nothing of the host remains: its mounts are unmounted, and a path that is not
 //! in the view does not exist.
 
-use super::files::{DEVICES, HostPath, attach, cover, fill_dev, hide, own, proc, put, read_only};
+use super::files::{DEVICES, HostPath, attach, cover, fill_dev, hide, overlay, own, proc, put, read_only};
 use super::landlock::LandlockRules;
 use super::layers::{make_read_only, mkdir, mount_on_own, set_all};
 use super::view::{self, Cover};
@@ -39,32 +39,41 @@ pub(super) fn files(
     places.push(Cover { path: "/".into(), name: ROOT, mode: 0o755 });
     let proc_tree = HostFile { path: "/proc".into(), is_directory: true };
 
-    let mut written = Vec::new();
+    let mut asked = Vec::new();
     let shown = || profile.shown.iter().zip(&host.found);
-    for (_, found) in
-        shown().filter(|(show, _)| matches!(show.access, PathAccess::Write | PathAccess::Overlay))
-    {
+    for (_, found) in shown().filter(|(show, _)| show.access == PathAccess::Write) {
         plan.at(Origin::with_path("write", &found.path));
         let tree = HostPath::open(found, None, plan)?;
         set_all(tree.mount, ALWAYS, plan);
         rules.allow(tree.mount, plan);
-        written.push(tree);
+        asked.push(tree);
     }
     let devices = open_devices(host, plan)?;
     let host_root = read_only(plan)?;
     plan.release(host_root);
 
-    let is_written = |path: &Path| written.iter().any(|tree: &HostPath<'_>| path.starts_with(tree.path));
     let is_tree = |path: &Path| view.trees.iter().any(|tree| path.starts_with(&tree.path));
     // A socket or device is shown only on request. No key contains it, so its test is not remembered.
     let special = shown().filter(|(show, found)| show.access == PathAccess::Read && !found.is_directory);
-    let special = special.map(|(_, found)| found).filter(|found| !is_tree(&found.path));
+    for (_, found) in special.filter(|(_, found)| !is_tree(&found.path)) {
+        plan.at(Origin::with_path("read", &found.path));
+        let tree = HostPath::open(found, None, plan)?;
+        rules.allow_sockets(tree.mount, plan);
+        asked.push(tree);
+    }
+    let is_asked = |path: &Path| asked.iter().any(|tree| path.starts_with(tree.path));
     let callers_proc = (host.procfs == Procfs::Callers).then_some(&proc_tree);
-    let trees = view.trees.iter().chain(special).chain(callers_proc);
-    let trees: Vec<_> = trees.filter(|tree| !is_written(&tree.path)).collect();
+    let overlays = shown().filter(|(show, _)| show.access == PathAccess::Overlay);
+    let overlays: Vec<_> = overlays.map(|(_, found)| found).collect();
+    let is_in_overlay = |tree: &&HostFile| {
+        overlays.iter().any(|found| tree.path != found.path && tree.path.starts_with(&found.path))
+    };
+    let below = overlays.iter().copied().filter(|found| !is_tree(&found.path));
+    let trees = view.trees.iter().filter(|tree| !is_in_overlay(tree)).chain(below).chain(callers_proc);
+    let trees: Vec<_> = trees.filter(|tree| !is_asked(&tree.path)).collect();
     let points = trees.iter().map(|tree| (tree.path.as_path(), tree.is_directory));
-    let points: Vec<_> = points.chain(written.iter().map(|tree| (tree.path, tree.is_directory))).collect();
-    let links: Vec<_> = view.links.iter().filter(|link| !is_written(&link.path)).collect();
+    let points: Vec<_> = points.chain(asked.iter().map(|tree| (tree.path, tree.is_directory))).collect();
+    let links: Vec<_> = view.links.iter().filter(|link| !is_asked(&link.path)).collect();
     // No input is in /dev, and the devices are open.
     own((profile, c"/dev"), host, &places, &points, &links, plan)?;
     plan.at("inputs");
@@ -82,20 +91,24 @@ pub(super) fn files(
         attach(tree.mount, tree.path, root, plan)?;
         plan.release(tree.mount);
     }
-    for tree in &written {
+    for tree in &asked {
         put(tree, root, plan)?;
+    }
+    for (index, found) in overlays.into_iter().enumerate() {
+        plan.at(Origin::with_path("overlay", &found.path));
+        overlay(index, found, root, rules, plan)?;
     }
     plan.at("inputs");
     for (path, mount) in empty {
         rules.allow(mount, plan);
-        let (mount, target) = (mount.into(), plan.target(path)?);
+        let target = plan.target(path)?;
         plan.push(Step::Attach { mount, root: root.into(), target, place: MountPoint::Ordinary });
     }
     let null = fill_dev(dev, devices, host, rules, plan)?;
     if host.procfs == Procfs::Own {
         proc(profile, host, (root, null), rules, plan)?;
     }
-    // Inputs that are hidden are not in the view. What remains is in directories of the system.
+    // Inputs that are hidden are not in the view. Only directories of the system are still shown.
     let is_system = |path: &Path| view.system.iter().any(|system| path.starts_with(system));
     for (_, found) in
         shown().filter(|(show, found)| show.access == PathAccess::Hide && is_system(&found.path))

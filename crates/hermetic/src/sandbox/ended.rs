@@ -30,11 +30,11 @@ pub struct Ended {
     pub losses: Vec<MissingIsolation>,
     /// The program's own files, if the profile [keeps](crate::Profile::keeps_files) them.
     pub files: Option<OwnFiles>,
-    /// What an earlier run has to do with it.
+    /// How an earlier run that is remembered relates to this result.
     pub recalled: Option<Recalled>,
 }
 
-/// What a remembered run means for a result.
+/// The relation of a result to a run that is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recalled {
     /// The program was not run, because it passed before and took this time.
