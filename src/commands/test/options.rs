@@ -42,7 +42,7 @@ EXAMPLES:
   {husk} test --each -- go test ./...         give each test of go a sandbox
   {husk} test --tap --each -- t/*.t           run programs that print TAP
   {husk} test --inputs 'data/**' --cache ~/.cache/results -- ./check
-                                              run a test again only if an input has changed
+                                            run a test again only if an input has changed
   {husk} test --plan -- ./check               print the steps
   {husk} test --plan --runner -- BINARY       list the tests of a binary with their steps
 
@@ -52,11 +52,11 @@ itself lists the tests, and reads its own arguments. With --tap, husk reads a re
 program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
 with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
 
-With --inputs, the program sees only the files that the globs match, its own file, its libraries and those of the system;
-nothing else of the host exists for it. With --cache too, husk remembers that it passed, and does not run it again until
-one of these files, the environment, the options, husk or the kernel changes. '{husk}' never remembers failures and flaky
-tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail. A user who can
-write to the directory of --cache can make tests appear to have passed.
+With --inputs, the program sees only the files that the globs match, its own file, its libraries and the system's files;
+nothing else of the host exists for it. With --cache too, husk remembers that it passed. husk does not run it again until
+one of these files, the environment, the options, husk or the kernel changes, and never remembers failures and flaky
+tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail. A user who
+can write to the directory of --cache can make tests appear to have passed.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
