@@ -52,11 +52,11 @@ itself lists the tests, and reads its own arguments. With --tap, husk reads a re
 program prints; with --each as well, each argument is such a program. husk prints the results as cargo does, and exits
 with 101 if a test failed. Without --each and --tap, a program is one test: --retries and the reports work for it too.
 
-With --inputs, the program sees only the files that the globs match, its own file, its libraries and the system's files;
-nothing else of the host exists for it. With --cache too, husk remembers that it passed. husk does not run it again until
-one of these files, the environment, the options, husk or the kernel changes, and never remembers failures and flaky
-tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail. A user who
-can write to the directory of --cache can make tests appear to have passed.
+With --inputs, the program sees only the files that the globs match, its own file, its libraries and the system's
+files; nothing else of the host exists for it. With --cache too, husk remembers that it passed. husk does not run it
+again until one of these files, the environment, the options, husk or the kernel changes, and never remembers failures
+and flaky tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail.
+A user who can write to the directory of --cache can make tests appear to have passed.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
