@@ -198,6 +198,7 @@ fn change_of_anything_that_a_test_sees_runs_it_again() {
 fn change_of_anything_else_does_not_run_a_test_again() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = project();
+    program(&place, "cat data/a; echo $NEXTEST_RUN_ID");
     assert!(!is_cached(&place, &[]));
     fs::write(place.path("here/file"), "changed").unwrap();
     fs::write(place.path("here/new"), "").unwrap();
@@ -205,7 +206,8 @@ fn change_of_anything_else_does_not_run_a_test_again() {
     fs::remove_file(place.path("here/data/a")).unwrap();
     fs::write(place.path("here/data/a"), "one").unwrap();
     let mut again = command(&place, &[], &["./check"]);
-    again.env("EDITOR", "x").env("TZ", "Asia/Tokyo").stdin(File::open("/dev/zero").unwrap());
+    again.env("EDITOR", "x").env("TZ", "Asia/Tokyo").env("NEXTEST_RUN_ID", "x");
+    again.stdin(File::open("/dev/zero").unwrap());
     assert!(was_cached(&Seen(again.output().unwrap())));
 }
 
