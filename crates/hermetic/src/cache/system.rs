@@ -126,7 +126,6 @@ pub(crate) fn digest_entries(
         let kind = match &entry.kind {
             EntryKind::File => b"f",
             EntryKind::Directory => b"d",
-            EntryKind::UnlistedDirectory => b"u",
             EntryKind::Link(_) => b"l",
         };
         // The program sees all other owners as nobody.

@@ -1,7 +1,8 @@
 //! Finds the files that inputs select. Symlinks are not followed: in the sandbox they lead where the sandbox leads them.
 //!
 //! A directory of which everything is selected is mounted as a whole. Of other directories, each file is mounted alone.
-//! FIFOs, sockets and devices are never shown, because their content cannot be in a key.
+//! FIFOs, sockets, devices and directories that the caller may not list are never shown, because their content cannot be
+//! in a key.
 
 use super::index::Identity;
 use crate::host::HostFile;
@@ -38,8 +39,6 @@ pub(crate) struct Entry {
 pub(crate) enum EntryKind {
     File,
     Directory,
-    /// A directory that the caller cannot list, and neither can the program.
-    UnlistedDirectory,
     Link(PathBuf),
 }
 
@@ -181,13 +180,8 @@ impl Found {
         shown: &mut Vec<Shown>,
     ) -> io::Result<bool> {
         let names = match fs::read_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                if is_selected {
-                    self.entry(&path, EntryKind::UnlistedDirectory, stat);
-                    shown.push(Shown::Tree(HostFile { path, is_directory: true }));
-                }
-                return Ok(is_selected);
-            }
+            // The program could still open files in it whose names it knows, so it is not shown.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
             names => names?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?,
         };
         let (before, mut is_whole) = (shown.len(), is_selected);
@@ -238,7 +232,7 @@ mod tests {
     use super::{Found, Selection, split};
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::{Path, PathBuf};
     use tempfile::TempDir;
 
@@ -298,6 +292,24 @@ mod tests {
         mknodat(CWD, directory.join("a/fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
         let wanted = [vec!["a/b"], vec![], vec!["a", "a/b", "a/b/file"]];
         assert_eq!(shown(&directory, "a", &["a/cache"]), wanted);
+    }
+
+    #[test]
+    fn directory_that_cannot_be_listed_is_not_shown() {
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = TempDir::new().unwrap();
+        let directory = fs::canonicalize(directory.path()).unwrap();
+        fs::create_dir_all(directory.join("a/b")).unwrap();
+        fs::write(directory.join("a/b/file"), "").unwrap();
+        fs::write(directory.join("a/file"), "").unwrap();
+        let allow =
+            |mode| fs::set_permissions(directory.join("a/b"), fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o311);
+        let found = shown(&directory, "a", &[]);
+        allow(0o711);
+        assert_eq!(found, [vec!["a/file"], vec![], vec!["a", "a/file"]]);
     }
 
     #[test]
