@@ -30,6 +30,8 @@ mod exec_namespaces;
 mod features;
 /// Sandboxes that hide their surroundings, and programs that try to look out.
 mod hermetic;
+/// Tests with declared inputs, whose results are remembered.
+mod hermetic_cache;
 /// Tests that cargo and nextest run, each in its own sandbox.
 mod hermetic_cargo;
 /// System calls by which a sandboxed program could harm its machine or other programs.

@@ -1,8 +1,10 @@
 //! The facts about a machine and its caller that the planner needs, as plain data.
 
+use crate::cache::view::View;
 use husk_script::sys::Fd;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine and its caller.
@@ -57,6 +59,8 @@ pub struct Host {
     /// Whether the profile's image lacks mount points. Unless it is writable, they are then created in a layer that is
     /// thrown away.
     pub lacks_places: bool,
+    /// The files that the program sees, if the profile declares inputs.
+    pub view: Option<Arc<View>>,
 }
 
 impl Host {

@@ -16,6 +16,7 @@
 
 mod adapters;
 mod bundle;
+mod cache;
 mod error;
 mod explain;
 mod host;
@@ -32,6 +33,8 @@ mod trust;
 
 pub use adapters::{Each, Suite};
 pub use bundle::{ImageProgram, bundle, image};
+pub use cache::view::View;
+pub use cache::{Cache, Mode};
 pub use error::{Error, Hint, MissingIsolation};
 pub use explain::judge::{Denial, Denied, Grant};
 pub use explain::words::quoted;
@@ -51,7 +54,7 @@ pub use runner::{
     Choice, Division, Durations, Event, Listed, Setting, TestPlan, Tests, digest, run_suite, run_tests,
     test_plans,
 };
-pub use sandbox::ended::{DiskLimit, Ended, Reached, RemainingProcess};
+pub use sandbox::ended::{DiskLimit, Ended, Reached, Recalled, RemainingProcess};
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};

@@ -102,8 +102,12 @@ fn outputs(profile: &Profile) -> Vec<Output> {
         ("GCOV_PREFIX", path("GCOV_PREFIX"), PathAccess::Write),
         ("GOCOVERDIR", path("GOCOVERDIR"), PathAccess::Write),
         ("COVERAGE_FILE", path("COVERAGE_FILE").and_then(|path| parent(&path)), PathAccess::Write),
-        // Temporary files: each test finds them in their original state.
-        ("CARGO_TARGET_TMPDIR", path("CARGO_TARGET_TMPDIR"), PathAccess::Overlay),
+        // Temporary files: each test finds them in their original state. A view has an empty directory.
+        (
+            "CARGO_TARGET_TMPDIR",
+            path("CARGO_TARGET_TMPDIR").filter(|_| profile.inputs.is_empty()),
+            PathAccess::Overlay,
+        ),
         (
             "INSTA_UPDATE",
             snapshots.and_then(|_| path("INSTA_WORKSPACE_ROOT").or_else(|| path("CARGO_MANIFEST_DIR"))),

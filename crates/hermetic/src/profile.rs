@@ -39,6 +39,10 @@ pub struct Profile {
     pub observed: bool,
     /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
+    /// Globs of the files that the program sees besides the system's. Without any, it sees those of the host.
+    pub inputs: Vec<PathBuf>,
+    /// Paths that are never inputs.
+    pub excluded: Vec<PathBuf>,
 }
 
 /// A root file system that replaces the host's.

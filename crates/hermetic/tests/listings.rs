@@ -47,6 +47,7 @@ fn user() -> Host {
         written: [false, true, true],
         null_streams: Vec::new(),
         lacks_places: false,
+        view: None,
     }
 }
 

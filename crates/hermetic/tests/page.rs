@@ -24,6 +24,7 @@ fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
         was_signalled: false,
         losses: Vec::new(),
         files: None,
+        recalled: None,
     };
     Attempt { start: Duration::from_millis(start), ended, reported: None, said: said.to_owned() }
 }

@@ -1,5 +1,6 @@
 //! `husk test`: runs a program or tests with the options of the command line and of husk.toml, and writes reports.
 
+mod cache;
 mod directory;
 mod durations;
 mod excerpt;
@@ -25,7 +26,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    Attempt, BinaryKind, Caller, Choice, Division, Ended, Error, Explain, Explanation, Isolation, Net,
+    Attempt, BinaryKind, Cache, Caller, Choice, Division, Ended, Error, Explain, Explanation, Isolation, Net,
     PathAccess, Profile, Root, Screen, Setting, Show, Suite, Tools,
 };
 use husk_image::Held;
@@ -149,6 +150,8 @@ fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -
     let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
     let (is_plan, tests, explain) = (test.plan, test.tests.clone(), test.explain.explain());
     let (is_shell, keep) = (test.shell, test.keep.clone().filter(|_| !is_plan));
+    // Before the profile, which excludes the store's directory.
+    let mut cache = cache::open(&test, session)?;
     let (of_bundle, _held) = of_bundle(&test, images, session)?;
     // An image has its own tools.
     let has_image = test.rootfs.is_some() || of_bundle.image.is_some();
@@ -177,9 +180,17 @@ fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -
         tests.refuse_reports(&profile)?;
         let mut told = Report::begin(names, tests.reports())?;
         if kind == BinaryKind::Tests
-            && let Some(done) =
-                run_tests(&profile, how, (&tests, division), explain, None, (named, &tools), &mut told)?
+            && let Some(done) = run_tests(
+                &profile,
+                how,
+                (&tests, division, cache.as_mut()),
+                explain,
+                None,
+                (named, &tools),
+                &mut told,
+            )?
         {
+            cache::finish(cache.as_mut(), session);
             return report_tests(done, told, session);
         }
         report = Some(told);
@@ -194,7 +205,7 @@ fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -
         let mut told = Report::begin(names, tests.reports())?;
         let suite = Some(&suite);
         if let Some(done) =
-            run_tests(&profile, how, (&tests, division), explain, suite, (named, &tools), &mut told)?
+            run_tests(&profile, how, (&tests, division, None), explain, suite, (named, &tools), &mut told)?
         {
             return report_tests(done, told, session);
         }
@@ -226,7 +237,9 @@ fn run(test: Test, named: Options<'_>, images: &Images, session: &Session<'_>) -
             return Ok(Exit::Success);
         }
     }
-    match attempts(&profile, how, if is_test { tests.retries } else { 0 }, session) {
+    let found = attempts((&profile, cache.as_mut()), how, if is_test { tests.retries } else { 0 }, session);
+    cache::finish(cache.as_mut(), session);
+    match found {
         Ok((attempts, ended)) => {
             if let Some(keep) = &keep {
                 session.log.note(&keep.keep(&ended)?);
@@ -277,7 +290,7 @@ fn of_bundle(test: &Test, images: &Images, session: &Session<'_>) -> Result<(Pro
 /// Runs a program until it succeeds, or until it has been run again this often. Returns all attempts, and the last one's
 /// end.
 fn attempts(
-    profile: &Profile,
+    (profile, mut cache): (&Profile, Option<&mut Cache>),
     how: Isolation,
     retries: usize,
     session: &Session<'_>,
@@ -286,7 +299,12 @@ fn attempts(
     let mut attempts = Vec::new();
     loop {
         let start = began.elapsed();
-        let ended = husk_hermetic::run(profile, how)?;
+        let ended = match cache.take() {
+            // One that passes at a later attempt is flaky, and is not remembered.
+            Some(cache) => cache.run(profile, how)?,
+            None => husk_hermetic::run(profile, how)?,
+        };
+        ended.recalled.iter().for_each(|recalled| session.log.note(recalled));
         let is_over = ended.status.success() || ended.was_signalled || attempts.len() == retries;
         // The caller has seen the program's output.
         attempts.push(Attempt { start, ended: ended.clone(), reported: None, said: String::new() });
@@ -320,7 +338,7 @@ fn report_tests(
 fn run_tests(
     profile: &Profile,
     how: Isolation,
-    (tests, division): (&Tests, Division<'_>),
+    (tests, division, cache): (&Tests, Division<'_>, Option<&mut Cache>),
     explain: Explain,
     suite: Option<&Suite>,
     (named, tools): (Options<'_>, &Tools),
@@ -333,6 +351,7 @@ fn run_tests(
         fails_fast: tests.fail_fast,
         setting: &setting,
         screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+        cache,
         record: &mut |event| report.record(event),
     };
     let mut results = LineWriter::new(Lasting::default());
@@ -391,11 +410,17 @@ impl Tests {
 
     /// Rejects reports in a directory that tests may write to. A test could replace or change them there.
     fn refuse_reports(&self, profile: &Profile) -> Result<()> {
-        if self.json.is_none() && self.junit.is_none() && self.html.is_none() {
+        if [&self.json, &self.junit, &self.html, &self.cache].iter().all(|report| report.is_none()) {
             return Ok(());
         }
         let written = written(profile)?;
-        for (option, report) in [("--json", &self.json), ("--junit", &self.junit), ("--html", &self.html)] {
+        let reports = [
+            ("--json", &self.json),
+            ("--junit", &self.junit),
+            ("--html", &self.html),
+            ("--cache", &self.cache),
+        ];
+        for (option, report) in reports {
             let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
                 continue;
             };

@@ -4,6 +4,7 @@ use super::jobs::Job;
 use super::record::MOST_SHARDS;
 use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +46,8 @@ EXAMPLES:
   {husk} test --tap --each -- t/*.t           run programs that print TAP
   {husk} test --merge --junit out.xml *.json  join the reports of shards
   {husk} test --job github -- cargo test      print a workflow for 4 machines
+  {husk} test --inputs 'data/**' --cache ~/.cache/results -- ./check
+                                            run a test again only if an input has changed
   {husk} test --plan -- ./check               print the steps
   {husk} test --plan --runner -- BINARY       list the tests of a binary with their steps
 
@@ -63,6 +66,12 @@ options, also for the husks that cargo starts, which need absolute paths. --job 
 the environment, working directory, user, and without PROGRAM also the program. All of its files are writable, and
 husk discards the changes. With --runner, the image also shows the repository and the test binary, read-only. The
 binary must find its loader and libraries in the image.
+
+With --inputs, the program sees only the files that the globs match, its own file, its libraries and the system's
+files; nothing else of the host exists for it. With --cache too, husk remembers that it passed. husk does not run it
+again until one of these files, the environment, the options, husk or the kernel changes, and never remembers failures
+and flaky tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail.
+A user who can write to the directory of --cache can make tests appear to have passed.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
 a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
@@ -96,7 +105,7 @@ pub(crate) struct Test {
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     pub(super) bundle: Option<PathBuf>,
     /// Image whose files and program to use, named as in 'husk bundle'
-    #[arg(long, conflicts_with_all = ["rootfs", "bundle"])]
+    #[arg(long, conflicts_with_all = ["rootfs", "bundle", "image"])]
     pub(super) image: Option<OsString>,
     /// Make a file or directory writable
     #[arg(long, value_name = "PATH")]
@@ -110,6 +119,9 @@ pub(crate) struct Test {
     /// Hide a path
     #[arg(long, value_name = "PATH")]
     pub(super) hide: Vec<PathBuf>,
+    /// Show only these files and the system's; '**' is any directory
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["rootfs", "bundle", "image"])]
+    pub(super) inputs: Vec<PathBuf>,
     /// Keep what tools write to their caches, such as ~/.cargo/registry
     #[arg(long)]
     pub(super) keep_caches: bool,
@@ -226,6 +238,12 @@ pub(crate) struct Tests {
     /// Run a failed test again up to this often; if it passes, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
+    /// Do not run a test again that passed with the same --inputs; results are kept here
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle", "image"])]
+    pub(super) cache: Option<PathBuf>,
+    /// Run tests even if --cache has their results, and compare
+    #[arg(long)]
+    pub(super) cache_verify: bool,
     /// Append a line of JSON for each test to this file; '-' is standard output
     #[arg(long, value_name = "FILE", env = "HUSK_TEST_JSON", hide_env = true)]
     pub(super) json: Option<PathBuf>,
@@ -316,6 +334,8 @@ impl Test {
             keeps_files: self.keep.is_some(),
             observed: false,
             image,
+            inputs: self.inputs,
+            excluded: self.tests.cache.iter().filter_map(|cache| fs::canonicalize(cache).ok()).collect(),
             net: match self.net {
                 Network::None => Net::None,
                 Network::Loopback => Net::Loopback,

@@ -29,6 +29,7 @@ pub(super) fn print(
             fails_fast: tests.fail_fast,
             setting: &setting,
             screen: None,
+            cache: None,
             record: &mut |_| {},
         };
         let plans = match kind {

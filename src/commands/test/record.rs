@@ -166,6 +166,7 @@ pub(crate) fn test_line(binary: &str, suite: &str, run: Option<&str>, tested: &T
         "test": tested.name,
         "verdict": verdict,
         "attempts": tested.attempts.len(),
+        "cached": last.ended.is_cached(),
         "status": status.to_string(),
         "start_ms": last.start.as_secs_f64() * 1000.0,
         "limit": (!limits.is_empty()).then(|| limits.join("; ")),

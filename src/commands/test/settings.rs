@@ -33,8 +33,18 @@ const OVERRIDE: &str = "override";
 /// The keys that say which tests an override applies to.
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
-const TOGETHER: &[&str] =
-    &["shard", "durations", "fail-fast", "json", "junit", "html", "strict", "keep-caches"];
+const TOGETHER: &[&str] = &[
+    "shard",
+    "durations",
+    "fail-fast",
+    "json",
+    "junit",
+    "html",
+    "strict",
+    "keep-caches",
+    "cache",
+    "cache-verify",
+];
 /// Options that choose what husk does, and so belong on the command line.
 const TYPED: &[&str] = &[
     "config",

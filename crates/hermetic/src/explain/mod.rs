@@ -160,7 +160,11 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
         listed.map(|listed| env::split_paths(listed).collect::<Vec<_>>()).unwrap_or_default()
     };
     Facts {
-        covers: view::covers(host).into_iter().map(|cover| cover.path).collect(),
+        covers: match host.view {
+            // Everything that is not in the view is hidden.
+            Some(_) => vec!["/".into()],
+            None => view::covers(host).into_iter().map(|cover| cover.path).collect(),
+        },
         hidden: hidden(profile, host),
         path: directories("PATH"),
         libraries: directories("LD_LIBRARY_PATH"),

@@ -69,6 +69,10 @@ fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
 /// Shows what a test binary needs outside its working directory: its own directory, the libraries of `LD_LIBRARY_PATH`,
 /// and cargo's directory for temporary files. Each test finds the last one in its original state.
 pub fn show(profile: &mut Profile) {
+    if !profile.inputs.is_empty() {
+        // The view has the binary and its libraries, and nothing else of these directories.
+        return;
+    }
     let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
     let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));
     let mut shown = vec![Show { path: directory.to_owned(), access: PathAccess::Read }];

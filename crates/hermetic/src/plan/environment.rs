@@ -24,6 +24,11 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const PREFIXES: &[&str] =
     &["CARGO_", "RUST_", "RUSTDOC_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
 
+/// Variables that differ in each run of nextest. A program with declared inputs does not see them, because its result would
+/// never be found again.
+const OF_RUN: &[&str] =
+    &["NEXTEST_RUN_ID", "NEXTEST_ATTEMPT_ID", "NEXTEST_TEST_GLOBAL_SLOT", "NEXTEST_TEST_GROUP_SLOT"];
+
 /// Endings of variables that may hold secrets. They are not passed on, whatever the prefix.
 const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
 
@@ -39,6 +44,8 @@ pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, Os
         }
         None => is_let_through(name),
     });
+    let is_of_run = |name: &OsStr| OF_RUN.iter().any(|known| name == *known);
+    let callers = callers.filter(|(name, _)| host.view.is_none() || !is_of_run(name));
     let mut variables: BTreeMap<_, _> = callers.cloned().collect();
     if image.is_some() {
         variables.insert("PATH".into(), PATH.into());

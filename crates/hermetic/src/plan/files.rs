@@ -1,8 +1,9 @@
 //! The program's file system: which host files are shown, covered and hidden, and which files are the program's own.
 
 use super::image::{self, Opened};
+use super::inputs;
 use super::landlock::LandlockRules;
-use super::layers::{layer, make_read_only, mkdir, mount_on_own, set_all};
+use super::layers::{layer, mkdir, mount_on_own, set_all};
 use super::view::{self, Cover};
 use crate::adapters::OWN;
 use crate::bundle::ALWAYS;
@@ -13,6 +14,8 @@ use husk_plan::{Builder, DEVICE_LINKS, Error, Origin};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
 use husk_script::{MountPoint, Reg, Request, Step};
+use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::path::Path;
 
 /// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
@@ -28,13 +31,13 @@ pub(crate) const PROC: &str = "proc";
 pub(crate) const TOOLS: &str = "tools";
 
 /// The devices that every program can expect.
-const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+pub(super) const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 /// A path of the host that is shown in the sandbox, opened before it is covered or made read-only.
-struct HostPath<'p> {
-    path: &'p Path,
-    is_directory: bool,
-    mount: Reg,
+pub(super) struct HostPath<'p> {
+    pub(super) path: &'p Path,
+    pub(super) is_directory: bool,
+    pub(super) mount: Reg,
 }
 
 /// Builds the program's file system and enters its working directory. Returns the sandbox's null device, open for
@@ -45,6 +48,9 @@ pub(crate) fn files(
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
+    if let Some(view) = &host.view {
+        return inputs::files(profile, view, host, rules, plan);
+    }
     let covers = view::covers(host);
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
     let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
@@ -79,19 +85,7 @@ pub(crate) fn files(
         set_all(mount, ALWAYS | MountAttributes::NOEXEC, plan);
         trees.push(HostPath { path, is_directory: true, mount });
     }
-    plan.at("dev");
-    let mut devices = Vec::new();
-    for &name in DEVICES {
-        let mount = plan.register()?;
-        let path = plan.text(Path::new("/dev").join(name))?;
-        plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
-        // The devices belong to host root, which could change their permissions without a capability. A read-only mount
-        // prevents that, and still allows writing to a device.
-        if host.uid == 0 {
-            make_read_only(mount, plan);
-        }
-        devices.push((name, mount));
-    }
+    let devices = inputs::open_devices(host, plan)?;
     let image = profile.image.as_ref().zip(image_root);
     let image = image.map(|(image, root)| Opened::new(image, root, plan)).transpose()?;
     // The host's files are read-only with an image too, so that a path out of the image leads to nothing writable.
@@ -129,7 +123,8 @@ pub(crate) fn files(
     seen.append(&mut trees);
     let links = profile.links.iter().filter(|link| !seen.iter().any(|tree| link.path.starts_with(tree.path)));
     let links: Vec<_> = links.collect();
-    own(profile, host, &covers, &seen, &links, plan)?;
+    let places: Vec<_> = seen.iter().map(|tree| (tree.path, tree.is_directory)).collect();
+    own((profile, c"/tmp"), host, &covers, &places, &links, plan)?;
     let (image, root) = match image {
         Some(image) => {
             plan.release(files);
@@ -196,7 +191,7 @@ pub(crate) fn files(
 }
 
 /// Makes the host's mounts read-only and private. Returns their root.
-fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
+pub(super) fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     plan.at("files");
     let root = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -214,7 +209,11 @@ fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
 
 impl<'p> HostPath<'p> {
     /// Opens a path of the host, or of the image with this root.
-    fn open(found: &'p HostFile, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
+    pub(super) fn open(
+        found: &'p HostFile,
+        image: Option<Reg>,
+        plan: &mut Builder<'_>,
+    ) -> Result<Self, Error> {
         let mount = match image {
             None => open(&found.path, plan)?,
             Some(root) => {
@@ -228,13 +227,14 @@ impl<'p> HostPath<'p> {
     }
 }
 
-/// Makes the program's own directories in one file system, whose root is mounted on `/tmp`. Relative paths start there
-/// until the program's own `/tmp` covers it; afterwards no path leads to that root.
-fn own(
-    profile: &Profile,
+/// Makes the program's own directories in one file system, and the mount points for shown paths, each with whether it is a
+/// directory. The root of that file system is mounted on `base`. Relative paths start there until something covers it;
+/// afterwards no path leads to that root.
+pub(super) fn own(
+    (profile, base): (&Profile, &'static CStr),
     host: &Host,
     covers: &[Cover],
-    seen: &[HostPath<'_>],
+    seen: &[(&Path, bool)],
     links: &[&Link],
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
@@ -242,8 +242,8 @@ fn own(
     let size = profile.limits.disk.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
     let data = plan.text(format!("mode=755{size}"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    plan.push(Step::Mount { source: c"tmpfs", target: c"/tmp", fstype: c"tmpfs", flags, data });
-    plan.push(Step::Chdir { path: c"/tmp" });
+    plan.push(Step::Mount { source: c"tmpfs", target: base, fstype: c"tmpfs", flags, data });
+    plan.push(Step::Chdir { path: base });
     if profile.keeps_files {
         let (fd, flags) = (plan.register()?, OFlags::PATH | OFlags::DIRECTORY);
         plan.push(Step::Open { path: c".", flags, mode: Mode::empty(), out: fd });
@@ -251,18 +251,17 @@ fn own(
         plan.release(fd);
     }
     // A path inside another shown path exists already.
-    let is_alone = |tree: &&HostPath<'_>| {
-        !seen.iter().any(|other| other.path != tree.path && tree.path.starts_with(other.path))
-    };
+    let paths: BTreeSet<_> = seen.iter().map(|(path, _)| *path).collect();
+    let is_alone = |(path, _): &&(&Path, bool)| !path.ancestors().skip(1).any(|above| paths.contains(above));
     let parents = seen.iter().filter(is_alone);
     let parents =
-        parents.filter_map(|tree| if tree.is_directory { Some(tree.path) } else { tree.path.parent() });
+        parents.filter_map(|(path, is_directory)| if *is_directory { Some(*path) } else { path.parent() });
     let parents = parents.chain(links.iter().filter_map(|link| link.path.parent()));
     for made in view::directories(host, covers, parents) {
         mkdir(&made.path, made.mode, plan)?;
     }
-    for tree in seen.iter().filter(is_alone).filter(|tree| !tree.is_directory) {
-        if let Some(place) = view::place(tree.path, covers) {
+    for (path, _) in seen.iter().filter(is_alone).filter(|(_, is_directory)| !is_directory) {
+        if let Some(place) = view::place(path, covers) {
             let path = plan.text(place)?;
             let out = plan.register()?;
             let flags = OFlags::CREATE | OFlags::RDONLY;
@@ -301,7 +300,7 @@ fn written(profile: &Profile, covers: &[Cover], plan: &mut Builder<'_>) -> Resul
 
 /// Mounts the program's own directories on those below a root. Creates mount points that an image lacks. Returns the
 /// mount at `/dev`.
-fn cover(
+pub(super) fn cover(
     covers: &[Cover],
     root: Reg,
     is_image: bool,
@@ -330,7 +329,7 @@ fn cover(
 }
 
 /// Attaches a detached mount to an existing path below a root.
-fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(super) fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (path, out) = (plan.target(path)?.path, plan.register()?);
     plan.push(Step::OpenInRoot { root: root.into(), path, out });
     plan.push(Step::MoveMount { mount: mount.into(), target: out.into() });
@@ -357,7 +356,7 @@ impl Layer<'_> {
     }
 }
 
-fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(super) fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(Origin::with_path("show", tree.path));
     attach(tree.mount, tree.path, root, plan)?;
     plan.release(tree.mount);
@@ -366,7 +365,7 @@ fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Err
 
 /// Covers a directory with an overlay of itself. Writes go to the program's own file system, below paths that are not
 /// visible.
-fn overlay(
+pub(super) fn overlay(
     name: &str,
     found: &HostFile,
     root: Reg,
@@ -394,7 +393,7 @@ fn overlay(
 
 /// Fills the program's `/dev` with devices, terminals, shared memory and message queues. Returns the null device, open
 /// for reading and writing.
-fn fill_dev(
+pub(super) fn fill_dev(
     directory: Reg,
     devices: Vec<(&str, Reg)>,
     host: &Host,
@@ -442,7 +441,7 @@ fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
 
 /// Mounts a procfs of the program's own processes. Covers the list of keys, which belong to users and not to a namespace. The host's procfs is still mounted then: without one, a user
 /// namespace cannot mount another (fs/namespace.c, `mount_too_revealing`).
-fn proc(
+pub(super) fn proc(
     profile: &Profile,
     host: &Host,
     (root, null): (Reg, Reg),
@@ -496,7 +495,7 @@ fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
 }
 
 /// Hides a directory below an empty one, and any other file below the null device.
-fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(super) fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(Origin::with_path("hide", &found.path));
     let cover = plan.register()?;
     if found.is_directory {

@@ -11,6 +11,7 @@ pub(crate) mod environment;
 mod files;
 pub(crate) mod filter;
 pub(crate) mod image;
+mod inputs;
 mod landlock;
 pub(crate) mod layers;
 pub(crate) mod stack;
@@ -86,7 +87,8 @@ pub(crate) fn is_hidden(path: &Path, profile: &Profile, host: &Host) -> bool {
             .any(|(_, found)| path.starts_with(&found.path))
     };
     let is_covered = view::place(path, &view::covers(host)).is_some() && !path.starts_with(&host.project);
-    named(true) || (is_covered && !named(false))
+    let is_absent = host.view.as_ref().is_some_and(|view| !view.shows(path));
+    named(true) || is_absent || (is_covered && !named(false))
 }
 
 /// Builds the plan of a program in `memory`.

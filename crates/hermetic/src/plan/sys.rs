@@ -13,12 +13,18 @@ use husk_script::sys::mount::MountFlags;
 /// The origin of the step that mounts a sysfs.
 pub(crate) const SYS: &str = "sys";
 
-/// Mounts a read-only sysfs. An image gets one only from its bundle. A profile that names a path in `/sys`, or works
+/// Mounts a read-only sysfs. An image gets one only from its bundle, and a program
+/// with declared inputs gets none. A profile that names a path in `/sys`, or works
 /// there, means the host's.
 pub(super) fn mount(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     let is_named =
         host.found.iter().map(|found| &found.path).chain([&host.cwd]).any(|path| path.starts_with("/sys"));
-    if profile.net == Net::Host || profile.image.is_some() || host.sysfs == Sysfs::Callers || is_named {
+    if profile.net == Net::Host
+        || profile.image.is_some()
+        || host.view.is_some()
+        || host.sysfs == Sysfs::Callers
+        || is_named
+    {
         return;
     }
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

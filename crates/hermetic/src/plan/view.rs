@@ -3,6 +3,7 @@
 
 use super::environment;
 use crate::host::Host;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A directory of the host that one of the program's own directories covers.
@@ -59,21 +60,27 @@ pub(crate) fn directories<'p>(
 ) -> Vec<Directory> {
     let mut directories: Vec<_> =
         covers.iter().map(|cover| Directory { path: cover.name.into(), mode: cover.mode }).collect();
+    let mut known: BTreeSet<_> = directories.iter().map(|directory| directory.path.clone()).collect();
     for private in [environment::home(host), environment::runtime_directory(host)] {
-        with_parents(&private, 0o700, covers, &mut directories);
+        with_parents(&private, 0o700, covers, (&mut directories, &mut known));
     }
     for path in shown {
-        with_parents(path, 0o755, covers, &mut directories);
+        with_parents(path, 0o755, covers, (&mut directories, &mut known));
     }
     directories
 }
 
-fn with_parents(path: &Path, mode: u32, covers: &[Cover], directories: &mut Vec<Directory>) {
+fn with_parents(
+    path: &Path,
+    mode: u32,
+    covers: &[Cover],
+    (directories, known): (&mut Vec<Directory>, &mut BTreeSet<PathBuf>),
+) {
     let Some(place) = place(path, covers) else { return };
     let mut missing: Vec<_> = place
         .ancestors()
         .filter(|ancestor| !ancestor.as_os_str().is_empty())
-        .take_while(|ancestor| directories.iter().all(|known| known.path != *ancestor))
+        .take_while(|ancestor| known.insert(ancestor.to_path_buf()))
         .map(|ancestor| Directory { path: ancestor.to_owned(), mode: 0o755 })
         .collect();
     if let Some(last) = missing.first_mut() {
@@ -123,6 +130,7 @@ mod tests {
             written: [false; 3],
             null_streams: Vec::new(),
             lacks_places: false,
+            view: None,
         };
         let covers = super::covers(&host);
         let shown = [Path::new("/tmp/a/b"), Path::new("/tmp/a/c"), Path::new("/srv")];

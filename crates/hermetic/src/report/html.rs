@@ -28,11 +28,12 @@ const MOST_LISTED: usize = 10;
 const MOST_OPEN: usize = 3;
 
 /// The topics whose remarks have a section of their own, in the order of the page.
-const LISTS: [(Topic, &str); 4] = [
+const LISTS: [(Topic, &str); 5] = [
     (Topic::Denied, "Denied"),
     (Topic::Limit, "Limits reached"),
     (Topic::Full, "Private directories full"),
     (Topic::Left, "Left running"),
+    (Topic::Cached, "Cached"),
 ];
 
 impl Run {

@@ -116,6 +116,9 @@ fn case(suite: &str, row: &Row) -> String {
         Some((last, earlier)) => (Some(last), earlier),
         None => (None, [].as_slice()),
     };
+    if row.verdict == Verdict::Passed && last.is_some_and(Try::is_cached) {
+        add("<properties><property name=\"husk.cached\" value=\"true\"/></properties>".to_owned());
+    }
     match (row.verdict, last) {
         (Verdict::Failed, Some(last)) => add(failure("failure", last)),
         (Verdict::Ignored, _) => {

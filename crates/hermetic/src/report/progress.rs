@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn slowest_test_is_named_if_it_fits() {
-        let counts = Counts { all: 9, passed: 3, failed: 1, ignored: 0 };
+        let counts = Counts { all: 9, passed: 3, failed: 1, ..Counts::default() };
         let running = || [("a", Duration::from_secs(2)), ("b", Duration::from_secs(7))].into_iter();
         assert_eq!(line(counts, running(), 80), "4 of 9 tests, 1 failed; 2 running, b for 7 s");
         assert_eq!(line(counts, running(), 11), "4 of 9 tes");

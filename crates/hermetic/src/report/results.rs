@@ -119,6 +119,8 @@ impl<'o> Results<'o> {
             }
             verdict @ (Verdict::Passed | Verdict::Flaky) => {
                 self.counts.passed += 1;
+                let is_cached = tested.attempts.last().is_some_and(|last| last.ended.is_cached());
+                self.counts.cached += usize::from(is_cached);
                 if self.shows_output {
                     self.succeeded.push((name(), said));
                 }
@@ -203,13 +205,16 @@ impl<'o> Results<'o> {
             true => self.paint("ok", Color::Green)?,
             false => self.paint("FAILED", Color::Red)?,
         }
-        let Counts { passed, failed, ignored, .. } = self.counts;
+        let Counts { passed, failed, ignored, cached, .. } = self.counts;
         let (filtered, seconds) = (self.filtered, took.as_secs_f64());
         writeln!(
             self.out,
             ". {passed} passed; {failed} failed; {ignored} ignored; 0 measured; {filtered} filtered out; \
              finished in {seconds:.2}s\n"
         )?;
+        if cached > 0 {
+            writeln!(self.out, "husk: {cached} of {passed} passed tests were cached, and not run\n")?;
+        }
         if not_begun > 0 {
             writeln!(self.out, "husk: {not_begun} tests were not run\n")?;
         }

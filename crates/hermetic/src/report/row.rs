@@ -40,10 +40,12 @@ pub enum Topic {
     Left,
     /// A denial by the sandbox, with the option that lifts it.
     Denied,
+    /// An earlier run that was remembered.
+    Cached,
 }
 
 impl Topic {
-    pub const ALL: [Self; 5] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied];
+    pub const ALL: [Self; 6] = [Self::End, Self::Limit, Self::Full, Self::Left, Self::Denied, Self::Cached];
 
     /// Returns the topic as one word.
     #[must_use]
@@ -54,6 +56,7 @@ impl Topic {
             Self::Full => "full",
             Self::Left => "left",
             Self::Denied => "denied",
+            Self::Cached => "cached",
         }
     }
 
@@ -61,7 +64,7 @@ impl Topic {
     #[must_use]
     pub fn sentence(self, text: &str) -> String {
         match self {
-            Self::End | Self::Full | Self::Denied => text.to_owned(),
+            Self::End | Self::Full | Self::Denied | Self::Cached => text.to_owned(),
             Self::Limit => format!("killed: {text}"),
             Self::Left => format!("killed a process that was left running: {text}"),
         }
@@ -121,6 +124,7 @@ impl Try {
         let ended = &attempt.ended;
         let mut remarks: Vec<_> =
             ended.reached.iter().map(|reached| (Topic::Limit, reached.to_string())).collect();
+        remarks.extend(ended.recalled.iter().map(|recalled| (Topic::Cached, recalled.to_string())));
         remarks.extend(ended.full.iter().map(|full| (Topic::Full, full.to_string())));
         remarks.extend(ended.remaining.iter().map(|process| (Topic::Left, process.command.clone())));
         remarks.extend(attempt.unusual_end().map(|status| (Topic::End, status)));
@@ -132,6 +136,11 @@ impl Try {
             said: attempt.said.clone(),
             remarks,
         }
+    }
+
+    /// Whether the result of an earlier run was used.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.remarks.iter().any(|(topic, _)| *topic == Topic::Cached)
     }
 
     pub(crate) fn end(&self) -> u64 {

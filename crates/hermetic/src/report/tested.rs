@@ -78,12 +78,13 @@ impl Attempt {
         self.reported.unwrap_or(self.ended.status.success())
     }
 
-    /// Returns remarks beyond success or failure: the limit or signal that ended the test, that of the disk, and the
+    /// Returns remarks beyond success or failure: a remembered run, the limit or signal that ended the test, that of the disk, and the
     /// processes that it left running.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let Ended { reached, full, remaining, .. } = &self.ended;
-        let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
+        let Ended { reached, full, remaining, recalled, .. } = &self.ended;
+        let mut remarks: Vec<_> = recalled.iter().map(ToString::to_string).collect();
+        remarks.extend(reached.iter().map(|reached| format!("killed: {reached}")));
         remarks.extend(full.iter().map(ToString::to_string));
         let left = remaining.iter();
         remarks.extend(
@@ -135,6 +136,8 @@ pub(crate) struct Counts {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) ignored: usize,
+    /// How many of those that passed were not run.
+    pub(crate) cached: usize,
 }
 
 impl Counts {

@@ -1,6 +1,7 @@
 //! Lists a binary's tests by running the binary itself.
 
 use super::output::CapturedOutput;
+use crate::cache::{Cache, Mode, Remembered, shows_more};
 use crate::error::Error;
 use crate::libtest::arguments::TestArguments;
 use crate::profile::Profile;
@@ -9,11 +10,30 @@ use crate::sandbox::Machine;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Runs a binary once for all of its tests. Returns its output, or `None` if it fails.
-fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
+/// Runs a binary once for all of its tests. Returns its output, or `None` if it fails. The output is remembered like that
+/// of a test.
+fn ask(
+    profile: &Profile,
+    arguments: Vec<OsString>,
+    machine: &mut Machine,
+    mut cache: Option<&mut Cache>,
+) -> Result<Option<String>, Error> {
+    let profile = with_arguments(profile, arguments);
+    let key = cache.as_deref_mut().and_then(|cache| cache.key(&profile, &machine.host));
+    let known = cache.as_ref().zip(key).filter(|(cache, _)| cache.mode == Mode::Use);
+    if let Some(known) = known.and_then(|(cache, key)| cache.find(key)) {
+        return Ok(Some(String::from_utf8_lossy(&known.out).into_owned()));
+    }
     let output = CapturedOutput::captured()?;
-    let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
+    let ended = machine.run(&profile, output.streams())?;
     let text = output.finish()?.text();
+    if let Some((cache, key)) = cache.zip(key)
+        && ended.status.success()
+        && !shows_more(&machine.losses)
+    {
+        let (wall, out) = (ended.wall, text.clone().into_bytes());
+        cache.remember(key, Remembered { wall, out, ..Remembered::default() });
+    }
     Ok(ended.status.success().then_some(text))
 }
 
@@ -22,12 +42,13 @@ pub(super) fn list(
     profile: &Profile,
     arguments: Vec<OsString>,
     machine: &mut Machine,
+    cache: Option<&mut Cache>,
 ) -> Result<Option<Vec<String>>, Error> {
     let name = |line: &str| {
         let name = line.strip_suffix(": test").or_else(|| line.strip_suffix(": benchmark"));
         name.map(ToOwned::to_owned)
     };
-    let text = ask(profile, arguments, machine)?;
+    let text = ask(profile, arguments, machine, cache)?;
     Ok(text.and_then(|text| text.lines().map(name).collect()))
 }
 
@@ -36,13 +57,14 @@ pub(super) fn reasons(
     profile: &Profile,
     names: Vec<&String>,
     machine: &mut Machine,
+    mut cache: Option<&mut Cache>,
 ) -> Result<BTreeMap<String, Tested>, Error> {
     /// How many tests are named at once: a command line is limited to some megabytes.
     const AT_ONCE: usize = 1000;
     let mut told = BTreeMap::new();
     for names in names.chunks(AT_ONCE) {
-        let text =
-            ask(profile, TestArguments::to_ignore(names.iter().copied()), machine)?.unwrap_or_default();
+        let arguments = TestArguments::to_ignore(names.iter().copied());
+        let text = ask(profile, arguments, machine, cache.as_deref_mut())?.unwrap_or_default();
         for &name in names {
             let begin = format!("test {name} ");
             let line = text.lines().find_map(|line| line.strip_prefix(&begin));

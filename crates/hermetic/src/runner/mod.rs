@@ -4,10 +4,12 @@ mod again;
 mod list;
 pub(crate) mod output;
 mod plans;
+mod recall;
 pub(crate) mod shards;
 mod unit;
 
 use crate::adapters::{Adapter, Role, Suite, Unit};
+use crate::cache::Cache;
 use crate::error::{Error, MissingIsolation};
 use crate::explain::Explain;
 use crate::libtest::arguments::TestArguments;
@@ -21,6 +23,7 @@ use crate::sandbox::{Isolation, Machine, explain};
 use again::Explaining;
 use output::CapturedOutput;
 pub use plans::{TestPlan, test_plans};
+use recall::Keyed;
 pub use shards::{Division, Durations, Listed, digest};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -38,6 +41,8 @@ pub struct Choice<'a> {
     pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// The terminal, if results are written to one.
     pub screen: Option<Screen>,
+    /// The results that are remembered. Only those of a test binary are.
+    pub cache: Option<&'a mut Cache>,
     /// Receives the list of the tests, and then the result of each.
     pub record: &'a mut dyn FnMut(Event<'_>),
 }
@@ -89,13 +94,14 @@ pub fn run_tests(
         return Ok(None);
     };
     let mut machine = Machine::of(profile, how)?;
+    let mut cache = choice.cache.take();
     let Some(Chosen { names, all, ignored, listed }) =
-        chosen(profile, &request, choice.division, &mut machine)?
+        chosen(profile, &request, choice.division, &mut machine, cache.as_deref_mut())?
     else {
         return Ok(None);
     };
     let ignored = ignored.iter().filter(|name| names.contains(name));
-    let ignored = list::reasons(profile, ignored.collect(), &mut machine)?;
+    let ignored = list::reasons(profile, ignored.collect(), &mut machine, cache.as_deref_mut())?;
     let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
     let results = results.map_err(written)?;
     let args = |name: &str| profile.args.iter().take(1).cloned().chain(request.to_run(name)).collect();
@@ -111,6 +117,8 @@ pub fn run_tests(
         found: Vec::new(),
         not_run: 0,
         setting: choice.setting,
+        profile: Some(profile.clone()),
+        cache,
         machines: Vec::new(),
         first: machine,
         ignored,
@@ -151,6 +159,8 @@ pub fn run_suite(
         found: tests,
         not_run: 0,
         setting: choice.setting,
+        profile: None,
+        cache: None,
         machines: Vec::new(),
         first: Machine::of(profile, how)?,
         ignored: BTreeMap::new(),
@@ -181,10 +191,11 @@ fn chosen(
     request: &TestArguments,
     division: Division<'_>,
     machine: &mut Machine,
+    mut cache: Option<&mut Cache>,
 ) -> Result<Option<Chosen>, Error> {
-    let Some(names) = list::list(profile, request.to_list(), machine)? else { return Ok(None) };
-    let mut listed =
-        |arguments: Option<_>| arguments.map(|arguments| list::list(profile, arguments, machine)).transpose();
+    let mut list = |arguments| list::list(profile, arguments, machine, cache.as_deref_mut());
+    let Some(names) = list(request.to_list())? else { return Ok(None) };
+    let mut listed = |arguments: Option<_>| arguments.map(&mut list).transpose();
     let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
     let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
     let texts: Vec<_> = names.iter().map(String::as_str).collect();
@@ -214,6 +225,8 @@ fn written(error: std::io::Error) -> Error {
 struct Waiting {
     unit: Unit,
     runs: Vec<Run>,
+    /// Its key, if its result can be remembered.
+    keyed: Option<Keyed>,
     /// Its results, if it has ended and the next run only explains them.
     explaining: Option<Box<Explaining>>,
 }
@@ -253,6 +266,9 @@ struct Runner<'a> {
     /// The number of tests that a unit did not begin.
     not_run: usize,
     setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
+    /// The profile that `first` was probed for, unless tests run in other directories.
+    profile: Option<Profile>,
+    cache: Option<&'a mut Cache>,
     /// One machine for each setting, as the probed facts depend on the profile.
     machines: Vec<(Rc<Setting>, Machine)>,
     first: Machine,
@@ -355,17 +371,15 @@ impl Runner<'_> {
         }
         let setting = (self.setting)(&test.unit.name)?;
         let profile = test.unit.profile(&setting.profile);
-        let known = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, &setting));
         let is_usual = profile.directory.is_none() && test.unit.shown.is_empty();
+        let place = if is_usual { Some(self.machine(&setting)?) } else { None };
+        if let Some(place) = place
+            && self.recall(&mut test, &profile, place)?
+        {
+            return Ok(());
+        }
         let output = self.output(&test.unit)?;
-        let (sandbox, output) = if is_usual {
-            let place = match known {
-                Some(place) => place,
-                None => {
-                    self.machines.push((setting.clone(), self.first.like(&setting.profile)?));
-                    self.machines.len() - 1
-                }
-            };
+        let (sandbox, output) = if let Some(place) = place {
             let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
             spawn(&profile, machine, output)
         } else {
@@ -449,11 +463,12 @@ impl Runner<'_> {
             return Ok(());
         }
         self.not_run += reading.not_run;
-        let Waiting { unit, runs, .. } = test;
+        let Waiting { unit, runs, keyed, .. } = test;
         let (mut tested, whole) = unit::results(&runs);
         for one in tested.iter_mut().filter(|one| one.name != unit.name) {
             one.unit = Some(unit.name.clone());
         }
+        self.compare(keyed, &runs, &mut tested);
         let Some(ended) = runs.into_iter().next_back().map(|run| run.ended) else { return Ok(()) };
         self.results.count(unit.count(), tested.len() + reading.not_run);
         let said = output.text();

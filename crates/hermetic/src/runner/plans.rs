@@ -32,7 +32,9 @@ pub fn test_plans(
         return Ok(None);
     };
     let mut machine = Machine::of(profile, how)?;
-    let Some(chosen) = chosen(profile, &request, choice.division, &mut machine)? else { return Ok(None) };
+    let Some(chosen) = chosen(profile, &request, choice.division, &mut machine, None)? else {
+        return Ok(None);
+    };
     let mut plans: Vec<(Rc<Setting>, TestPlan)> = Vec::new();
     for name in chosen.names.into_iter().filter(|name| !chosen.ignored.contains(name)) {
         let setting = (choice.setting)(&name)?;

@@ -30,6 +30,17 @@ pub struct Ended {
     pub losses: Vec<MissingIsolation>,
     /// The program's own files, if the profile [keeps](crate::Profile::keeps_files) them.
     pub files: Option<OwnFiles>,
+    /// How an earlier run that is remembered relates to this result.
+    pub recalled: Option<Recalled>,
+}
+
+/// The relation of a result to a run that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recalled {
+    /// The program was not run, because it passed before and took this time.
+    Cached(Duration),
+    /// The program passed before and has now failed, although nothing that it could see has changed.
+    Contradicted,
 }
 
 /// Returns how a program ended that has exited with this code.
@@ -47,6 +58,7 @@ pub(crate) fn exited(code: i32) -> Ended {
         was_signalled: false,
         losses: Vec::new(),
         files: None,
+        recalled: None,
     }
 }
 
@@ -74,11 +86,43 @@ impl Display for DiskLimit {
 }
 
 impl Ended {
+    /// Returns the end of a program that was not run, because it passed before and took this time.
+    pub(crate) fn recalled(wall: Duration) -> Self {
+        Self {
+            status: ExitStatus::default(),
+            wall: Duration::ZERO,
+            usage: Usage::default(),
+            remaining: Vec::new(),
+            reached: None,
+            full: None,
+            had_terminal: false,
+            was_signalled: false,
+            losses: Vec::new(),
+            files: None,
+            recalled: Some(Recalled::Cached(wall)),
+        }
+    }
+
+    /// Returns whether the program was not run, because it passed before.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        matches!(self.recalled, Some(Recalled::Cached(_)))
+    }
+
     /// Returns the limits that the program reached, as text: the one that ended it, and that of the disk.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
         let reached = self.reached.iter().map(ToString::to_string);
         reached.chain(self.full.iter().map(ToString::to_string)).collect()
+    }
+}
+
+impl Display for Recalled {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cached(_) => "cached",
+            Self::Contradicted => "cached as passed; the result depends on more than the inputs",
+        })
     }
 }
 

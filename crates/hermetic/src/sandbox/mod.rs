@@ -70,6 +70,11 @@ impl Machine {
         Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
     }
 
+    /// Returns the same machine, which was probed for the same profile.
+    pub(crate) fn again(&self) -> Self {
+        Self { host: self.host.clone(), how: self.how, losses: self.losses.clone() }
+    }
+
     /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
         let Host { user_namespace, procfs, sysfs, overlays_tools, .. } = self.host;

@@ -1,5 +1,6 @@
 //! Determines the facts about this machine and its caller.
 
+use crate::cache::view::View;
 use crate::error::Error;
 use crate::host::{Host, HostFile, Landlock, Procfs, Sysfs};
 use crate::plan::{filter, image};
@@ -15,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs, io};
 
@@ -66,6 +68,10 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
     let mounts = profile.image.iter().flat_map(image::mounts);
     let places = mounts.map(|(_, mount)| mount.destination.as_path());
     let lacks_places = places.chain([&*cwd, "/dev".as_ref(), "/proc".as_ref(), "/tmp".as_ref()]).any(lacks);
+    let view = match (&image, profile.inputs.is_empty()) {
+        (None, false) => Some(Arc::new(View::of(profile, &callers)?)),
+        _ => None,
+    };
     Ok(Host {
         uid,
         gid,
@@ -99,6 +105,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
         null_streams: null_streams().collect(),
         lacks_places,
+        view,
     })
 }
 

@@ -182,6 +182,7 @@ impl Sandbox {
                 was_signalled,
                 losses,
                 files,
+                recalled: None,
             }));
         }
         if self.left() == Some(Duration::ZERO) {
