@@ -46,6 +46,7 @@ fn user() -> Host {
         landlock: Landlock::of_version(7),
         written: [false, true, true],
         null_streams: Vec::new(),
+        network: None,
         lacks_places: false,
     }
 }

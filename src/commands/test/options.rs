@@ -1,6 +1,6 @@
 //! The options of `husk test`, and the profile that they describe.
 
-use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
+use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -148,6 +148,9 @@ pub(crate) struct Test {
     /// Print the steps without performing them
     #[arg(long)]
     pub(super) plan: bool,
+    /// Set in husk.toml only.
+    #[arg(skip)]
+    pub(super) services: Vec<Service>,
     /// Program and its arguments
     #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
     pub(super) program: Vec<OsString>,
@@ -286,6 +289,7 @@ impl Test {
                 file_size: self.file_size,
                 disk: Some(self.disk),
             },
+            services: self.services,
             ..Profile::default()
         };
         tools.add_to(&mut profile, if self.keep_caches { Caches::Keep } else { Caches::Discard });
@@ -304,7 +308,7 @@ fn variable(text: OsString) -> Variable {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let units = [("", 1.0), ("s", 1.0), ("ms", 0.001), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
     let time = with_unit(text, &units).and_then(|(number, factor)| {
         let seconds = number.parse::<f64>().ok()? * factor;

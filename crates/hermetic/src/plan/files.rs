@@ -42,6 +42,7 @@ struct HostPath<'p> {
 pub(crate) fn files(
     profile: &Profile,
     host: &Host,
+    sysfs: Option<Reg>,
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
@@ -167,7 +168,7 @@ pub(crate) fn files(
         proc(profile, host, (root, null), rules, plan)?;
     }
     if let Some(image) = &image {
-        image.furnish(null, rules, plan)?;
+        image.furnish(null, sysfs, rules, plan)?;
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in

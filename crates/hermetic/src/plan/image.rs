@@ -118,18 +118,24 @@ impl Placed<'_> {
         Ok(())
     }
 
-    /// Applies the mounts, masked paths and read-only paths of the bundle.
+    /// Applies the mounts, masked paths and read-only paths of the bundle. `sysfs` is one that has already been created.
     pub(crate) fn furnish(
         &self,
         null: Reg,
+        sysfs: Option<Reg>,
         rules: &LandlockRules,
         plan: &mut Builder<'_>,
     ) -> Result<(), Error> {
         let image = self.opened.image;
+        let mut sysfs = sysfs;
         for (index, mount) in mounts(image) {
             plan.at(Origin::mount(index, &mount.destination));
             let bound = self.opened.binds.iter().find(|(bound, _)| *bound == index);
             let made = match (&mount.source, bound) {
+                (Source::New { .. }, _) if is_sysfs(mount) && sysfs.is_some() => match sysfs.take() {
+                    Some(sysfs) => sysfs,
+                    None => continue,
+                },
                 (Source::New { fstype, options, .. }, _) => new(fstype, options, mount.attributes.set, plan)?,
                 (_, Some((_, out))) => *out,
                 _ => continue,

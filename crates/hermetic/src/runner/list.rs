@@ -12,7 +12,9 @@ use std::ffi::OsString;
 /// Runs a binary once for all of its tests. Returns its output, or `None` if it fails.
 fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
     let output = CapturedOutput::captured()?;
-    let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
+    // Only the tests need the services.
+    let profile = Profile { services: Vec::new(), ..with_arguments(profile, arguments) };
+    let ended = machine.run(&profile, output.streams())?;
     let text = output.finish()?.text();
     Ok(ended.status.success().then_some(text))
 }

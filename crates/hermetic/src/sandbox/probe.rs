@@ -75,7 +75,8 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         gid,
         program: {
             let process = profile.image.as_ref().and_then(Image::process);
-            process.map_or((uid, gid), |process| (process.uid, process.gid))
+            let callers = process.map_or((uid, gid), |process| (process.uid, process.gid));
+            profile.user.unwrap_or(callers)
         },
         project: project(&callers, home.as_deref()),
         cwd,
@@ -102,6 +103,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
         null_streams: null_streams().collect(),
+        network: None,
         lacks_places,
     })
 }
