@@ -82,6 +82,8 @@ pub struct HostFile {
     /// The path inside the sandbox, without symlinks.
     pub path: PathBuf,
     pub is_directory: bool,
+    /// Its permissions, which an overlay of it gets too.
+    pub mode: u32,
 }
 
 /// The procfs that a sandbox has.

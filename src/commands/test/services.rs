@@ -22,7 +22,7 @@ use husk_hermetic::{Caller, Per, Profile, Ready, Service, Tools};
 use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 

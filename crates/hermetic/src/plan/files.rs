@@ -377,7 +377,8 @@ fn overlay(
     mkdir(Path::new(&lower), 0o755, plan)?;
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
-    let layer = layer(&index.to_string(), &lower, plan)?;
+    // Its owner must be able to write to it, whatever the permissions below.
+    let layer = layer(&index.to_string(), &lower, found.mode | 0o700, plan)?;
     rules.allow(layer, plan);
     plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
     plan.release(layer);

@@ -97,7 +97,7 @@ impl<'p> Opened<'p> {
             return Ok(Placed { opened: self, root, is_layered });
         }
         plan.release(self.tree);
-        let root = layer("root", "root", plan)?;
+        let root = layer("root", "root", 0o755, plan)?;
         if access == PathAccess::Overlay {
             rules.allow(root, plan);
         }

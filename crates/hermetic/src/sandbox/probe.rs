@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
@@ -132,8 +133,11 @@ fn clock(clock: ClockId) -> Duration {
 }
 
 impl HostFile {
-    fn of_host(path: PathBuf) -> Self {
-        Self { is_directory: path.is_dir(), path }
+    /// Describes an existing path without symlinks.
+    pub(crate) fn of_host(path: PathBuf) -> Self {
+        let found = fs::metadata(&path);
+        let mode = found.as_ref().map_or(0o755, |found| found.mode() & 0o1777);
+        Self { is_directory: found.is_ok_and(|found| found.is_dir()), path, mode }
     }
 }
 
@@ -166,11 +170,12 @@ impl Inside {
                 found => break found?,
             }
         };
-        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let mode = fstat(&found)?.st_mode;
         let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
         let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
         let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
-        Ok(HostFile { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
+        let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
+        Ok(HostFile { path: Path::new("/").join(below), is_directory, mode: mode & 0o1777 })
     }
 
     fn has(&self, path: &Path) -> bool {

@@ -33,8 +33,9 @@ struct Member {
     readiness: Readiness,
     /// The running service; `None` once it has ended.
     sandbox: Option<Sandbox>,
-    /// How it ended.
+    /// How it ended, unless it was killed for the sake of another one.
     end: Option<String>,
+    is_killed: bool,
 }
 
 impl Services {
@@ -153,6 +154,7 @@ impl Services {
 
     /// Kills all services, without waiting for their ends.
     pub(crate) fn kill(&mut self) {
+        self.members.iter_mut().for_each(|member| member.is_killed = true);
         for sandbox in self.watched().0 {
             tolerate(sandbox.kill(), "a sandbox that has ended needs no signal");
         }
@@ -180,6 +182,7 @@ impl Member {
             readiness: Readiness::new(&service.ready),
             sandbox: None,
             end: None,
+            is_killed: false,
         };
         member.launch(network)?;
         Ok(member)
@@ -197,7 +200,10 @@ impl Member {
             Ok(ended) => {
                 let limits = ended.limits();
                 let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join("; ")) };
-                self.end = Some(format!("ended: {}{limits}", ended.status));
+                let when = if self.readiness.is_ready() { "" } else { " before it was ready" };
+                if !self.is_killed {
+                    self.end = Some(format!("ended{when}: {}{limits}", ended.status));
+                }
             }
             Err(fault) => {
                 let plan = sandbox.into_plan();
@@ -222,7 +228,7 @@ impl Member {
         }
         let failed = |why: &str| Some(format!("service {} {why}", self.service.name));
         if let Some(end) = &self.end {
-            return Ok(failed(&format!("{end}, before it was ready")));
+            return Ok(failed(end));
         }
         let waited = self.since.elapsed();
         if self.log.has_found() {
