@@ -27,8 +27,8 @@ use husk_hermetic::{
 use options::{Test, Tests, What};
 use report::{Destinations, Named, Report};
 use rustix::io::Errno;
-use services::ConditionalService;
 use rustix::termios::tcgetwinsize;
+use services::ConditionalService;
 use settings::{Settings, Subject};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

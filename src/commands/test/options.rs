@@ -1,6 +1,8 @@
 //! The options of `husk test`, and the profile that they describe.
 
-use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable};
+use husk_hermetic::{
+    Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable,
+};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};

@@ -158,7 +158,8 @@ fn text(reader: &SettingsReader<'_>, name: &str, value: &Value<'_>) -> Result<St
 
 /// Reads a command line, which is an array, so that nobody has to quote.
 fn words(reader: &SettingsReader<'_>, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
-    let wrong = || reader.wrong(value.span(), format!("{name} must be an array such as [\"program\", \"argument\"]"));
+    let wrong =
+        || reader.wrong(value.span(), format!("{name} must be an array such as [\"program\", \"argument\"]"));
     let values = value.get_ref().as_array().filter(|values| !values.is_empty()).ok_or_else(wrong)?;
     values.iter().map(|value| text(reader, name, value)).collect()
 }

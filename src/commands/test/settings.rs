@@ -213,7 +213,12 @@ impl SettingsReader<'_> {
     }
 
     /// Explains a key that is not an option of this table.
-    pub(super) fn unknown(&self, table: Table, key: &Key<'_>, options: impl Iterator<Item = String>) -> anyhow::Error {
+    pub(super) fn unknown(
+        &self,
+        table: Table,
+        key: &Key<'_>,
+        options: impl Iterator<Item = String>,
+    ) -> anyhow::Error {
         let name = key.get_ref().as_ref();
         let all: Vec<String> = match table {
             Table::Top => options.chain([OVERRIDE, SERVICE].map(str::to_owned)).collect(),

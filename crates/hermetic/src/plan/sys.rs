@@ -51,11 +51,7 @@ fn is_wanted(profile: &Profile, host: &Host) -> bool {
 
 /// Creates a detached sysfs for the program or its image, if they want one. Only a process with privileges over the
 /// network namespace may create it (net/core/net-sysfs.c, `net_current_may_mount`).
-pub(super) fn create(
-    profile: &Profile,
-    host: &Host,
-    plan: &mut Builder<'_>,
-) -> Result<Option<Reg>, Error> {
+pub(super) fn create(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Option<Reg>, Error> {
     let of_image = profile.image.iter().flat_map(image::mounts).map(|(_, mount)| mount);
     let attributes = match of_image.filter(|mount| image::is_sysfs(mount)).last() {
         Some(mount) => mount.attributes.set | ALWAYS,

@@ -294,7 +294,9 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
             host.sysfs = Sysfs::Callers;
             Some(MissingIsolation::Sysfs)
         }
-        None | Some((Step::JoinNewNet | Step::Unshare { .. }, _)) if is_refusal(error) && host.uid == 0 && host.user_namespace => {
+        None | Some((Step::JoinNewNet | Step::Unshare { .. }, _))
+            if is_refusal(error) && host.uid == 0 && host.user_namespace =>
+        {
             host.user_namespace = false;
             Some(MissingIsolation::UserNamespace)
         }

@@ -199,7 +199,8 @@ impl Member {
         match ended {
             Ok(ended) => {
                 let limits = ended.limits();
-                let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join("; ")) };
+                let limits =
+                    if limits.is_empty() { String::new() } else { format!(" ({})", limits.join("; ")) };
                 let when = if self.readiness.is_ready() { "" } else { " before it was ready" };
                 if !self.is_killed {
                     self.end = Some(format!("ended{when}: {}{limits}", ended.status));
@@ -235,7 +236,8 @@ impl Member {
             self.readiness = Readiness::Ready;
         } else if waited >= self.service.timeout {
             let missing = self.readiness.missing(&self.service.ready);
-            self.end = Some(format!("was not ready after {} s: {missing}", self.service.timeout.as_secs_f64()));
+            self.end =
+                Some(format!("was not ready after {} s: {missing}", self.service.timeout.as_secs_f64()));
             return Ok(self.end.as_deref().and_then(failed));
         } else if let Some(sandbox) = &self.sandbox {
             self.readiness.turn(&self.service, sandbox, &mut self.machine, &self.log, network)?;

@@ -33,11 +33,11 @@ struct Wanted {
 
 impl Log {
     pub(super) fn new(wanted: Option<&str>) -> Result<Self, Error> {
-        let failed = |errno: Errno| Error::Look { act: "make a pipe for a service".to_owned(), reason: errno.into() };
+        let failed =
+            |errno: Errno| Error::Look { act: "make a pipe for a service".to_owned(), reason: errno.into() };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         fcntl_setfl(&ours, OFlags::NONBLOCK).map_err(failed)?;
-        let wanted =
-            wanted.map(|text| Wanted { text: text.into(), before: Vec::new(), is_found: false });
+        let wanted = wanted.map(|text| Wanted { text: text.into(), before: Vec::new(), is_found: false });
         Ok(Self { ours, theirs, kept: VecDeque::new(), count: 0, wanted })
     }
 

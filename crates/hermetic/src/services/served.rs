@@ -1,6 +1,7 @@
 //! A program with the services that it uses, from the start of the services to the end of the program.
 
 use super::Services;
+use crate::Error;
 use crate::explain::observe::Observed;
 use crate::plan::SandboxPlan;
 use crate::profile::Limits;
@@ -8,7 +9,6 @@ use crate::sandbox::cgroup::SandboxCgroup;
 use crate::sandbox::ended::{Ended, NotRun};
 use crate::sandbox::terminal::CallerTerminal;
 use crate::sandbox::watch::{Failed, Fault, Held, Over, Sandbox, watch};
-use crate::Error;
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -163,7 +163,8 @@ fn watch_all(
     let programs = served.iter_mut().filter_map(|served| served.sandbox.as_mut());
     let outputs: Vec<_> = outputs.iter().copied().chain(logs.into_iter().flatten()).collect();
     let over = watch(programs.chain(of_groups.into_iter().flatten()), held, &outputs, wake);
-    let mut over = over.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?.into_iter().peekable();
+    let mut over =
+        over.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?.into_iter().peekable();
     let mut programs = Vec::new();
     while let Some((index, ended)) = over.next_if(|(index, _)| *index < places.len()) {
         programs.extend(places.get(index).map(|place| (*place, ended)));

@@ -85,7 +85,9 @@ impl<'c> Search<'c> {
             let file = program.as_deref().and_then(Path::file_name).map(|name| found.path.join(name));
             let is_refused = self.refuse(&found.path).is_some();
             let found = if is_refused { file } else { Some(found.path) };
-            let found = found.map(|path| (HostFile { is_directory: !is_refused, ..HostFile::of_host(path) }, Access::Install));
+            let found = found.map(|path| {
+                (HostFile { is_directory: !is_refused, ..HostFile::of_host(path) }, Access::Install)
+            });
             self.tools.paths.extend(found.filter(|(file, _)| self.resolver.is_hidden(&file.path)));
         }
         self.program();

@@ -1,0 +1,1 @@
+//! PostgreSQL and Redis of the distribution as services.
