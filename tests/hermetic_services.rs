@@ -44,7 +44,10 @@ impl Served {
     fn counts(&self, tests: usize) -> BTreeSet<String> {
         let paths: Vec<_> = (0..tests).map(|number| self.place.path(&format!("here/{number}.t"))).collect();
         for path in &paths {
-            let text = format!("#!/bin/sh\necho 1..1; echo not ok 1 - count $({} ask 7000 count)\n", guest().display());
+            let text = format!(
+                "#!/bin/sh\necho 1..1; echo not ok 1 - count $({} ask 7000 count)\n",
+                guest().display()
+            );
             fs::write(path, text).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -263,7 +266,7 @@ fn nothing_outlives_a_killed_husk() {
 fn nothing_outlives_a_husk_that_is_killed_while_services_start() {
     need!(has_sandboxes(), "needs user namespaces");
     let served = Served::new(&(server("one", 7000) + &server("two", 7001)));
-    for least in 0..8 {
+    for least in 0..7 {
         let mut child = served.command(&[], "exec sleep 1000").stderr(Stdio::null()).spawn().unwrap();
         // Each turn kills it after more processes have appeared.
         let processes = loop {
@@ -322,7 +325,7 @@ fn limits_apply_to_a_service() {
 fn plan_shows_services() {
     let seen = Seen(Served::server("").command(&["--plan"], "true").output().unwrap());
     seen.shows("service web (one for each test; ready when a socket listens on port 7000)");
-    for line in ["setns", "clone-parent", "GUEST"] {
+    for line in ["join user", "join net", "clone-parent", "GUEST"] {
         seen.shows(&line.replace("GUEST", guest().to_str().unwrap()));
     }
 }

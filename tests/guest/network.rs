@@ -30,7 +30,7 @@ pub(crate) fn listen(port: &str) -> io::Result<()> {
 /// - `processes`: how many can be seen
 /// - `namespaces`: which it is in
 /// - `exit CODE`: none, as the process exits
-pub(crate) fn serve(port: &str) -> io::Result<()> {
+pub(crate) fn serve(port: &str) -> io::Result<u8> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().map_err(io::Error::other)?))?;
     println!("serving");
     for count in 1.. {
@@ -40,14 +40,14 @@ pub(crate) fn serve(port: &str) -> io::Result<()> {
         println!("asked {}", question.trim_end());
         let answer = match question.trim_end().split_once(' ') {
             Some(("exists", path)) => fs::exists(path)?.to_string(),
-            Some(("exit", code)) => std::process::exit(code.parse().map_err(io::Error::other)?),
+            Some(("exit", code)) => return code.parse().map_err(io::Error::other),
             _ if question == "processes\n" => processes()?.to_string(),
             _ if question == "namespaces\n" => namespaces()?,
             _ => count.to_string(),
         };
         writeln!(asker, "{answer}")?;
     }
-    Ok(())
+    Ok(0)
 }
 
 fn processes() -> io::Result<usize> {

@@ -67,6 +67,15 @@ packages; '*' matches any text:
   test = \"slow::*\"
   timeout = \"10m\"
 
+[[service]] starts a program beside each test, in a sandbox of its own and in the network of the test. The test starts
+when the service is ready, and ends with it. 'ready' is a port, a text in its output or a command that succeeds. With
+per = \"binary\", tests share it. Options such as overlay and memory apply to its sandbox, and conditions of an override
+choose the tests. 'user' is the user that it runs as, and timeout how long it may take to become ready:
+  [[service]]
+  name = \"cache\"
+  command = [\"redis-server\"]
+  ready = { port = 6379 }
+
 '{husk} test init' makes cargo run each test of a project in a sandbox. It asks before it adds these lines to
 .cargo/config.toml; --yes skips the question, and --print only prints them. For a program named 'init', use '--'.
   [target.'cfg(target_os = \"linux\")']

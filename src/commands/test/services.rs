@@ -86,7 +86,7 @@ pub(super) fn read(
     let mut patterns = Patterns::default();
     let (mut name, mut command, mut user, mut ready) = (None, None, None, None);
     let (mut per, mut timeout, mut options) = (Per::Test, PATIENCE, Vec::new());
-    let mut has_files = false;
+    let (mut has_bundle, mut has_files) = (false, false);
     for (key, value) in in_order(table) {
         let word = key.get_ref().as_ref();
         match word {
@@ -107,7 +107,8 @@ pub(super) fn read(
                 }
             }
             word if OPTIONS.contains(&word) => {
-                has_files |= word == "bundle";
+                has_bundle |= word == "bundle";
+                has_files |= ["bundle", "rootfs"].contains(&word);
                 options.push(reader.option(Table::Service, key, value)?);
             }
             _ => return Err(unknown(reader, key)),
@@ -115,20 +116,26 @@ pub(super) fn read(
     }
     let missing = |what: &str| reader.wrong(place.clone(), format!("this [[service]] has no {what}"));
     let name = name.ok_or_else(|| missing("name"))?;
-    if command.is_none() && !has_files {
+    if command.is_none() && !has_bundle {
         return Err(missing("command; add command = [\"program\", \"argument\"] or bundle"));
     }
     let how = "ready; add ready = { port = 5432 }, { log = \"text\" } or { command = [\"program\"] }";
-    let ready = ready.ok_or_else(|| missing(how))?;
-    let command = command.unwrap_or_default().into_iter().map(|word| beside(reader.path, word)).collect();
+    let mut ready = ready.ok_or_else(|| missing(how))?;
+    let mut command: Vec<_> = command.unwrap_or_default().into_iter().map(OsString::from).collect();
+    if !has_files {
+        command.iter_mut().for_each(|word| beside(reader.path, word));
+        if let Ready::Command(words) = &mut ready {
+            words.iter_mut().for_each(|word| beside(reader.path, word));
+        }
+    }
     Ok(ServiceTable { name, command, user, per, ready, timeout, patterns, options })
 }
 
-/// Makes the path of a program absolute, if it is one; like others, it is relative to the file's directory.
-fn beside(path: &Path, word: String) -> OsString {
-    match (word.starts_with("./") || word.starts_with("../"), path.parent()) {
-        (true, Some(directory)) => directory.join(word).into_os_string(),
-        _ => word.into(),
+/// Makes a word absolute that begins with `./` or `../`. Like other paths, it is relative to the file's directory.
+fn beside(path: &Path, word: &mut OsString) {
+    let is_relative = word.to_str().is_some_and(|word| word.starts_with("./") || word.starts_with("../"));
+    if let Some(directory) = path.parent().filter(|_| is_relative) {
+        *word = directory.join(&*word).into_os_string();
     }
 }
 
@@ -197,7 +204,7 @@ fn read_ready(reader: &SettingsReader<'_>, value: &Value<'_>) -> Result<Ready> {
         }
         "command" => {
             let words = words(reader, "command", value)?;
-            Ok(Ready::Command(words.into_iter().map(|word| beside(reader.path, word)).collect()))
+            Ok(Ready::Command(words.into_iter().map(OsString::from).collect()))
         }
         _ => Err(wrong()),
     }

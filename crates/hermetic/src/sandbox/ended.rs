@@ -32,7 +32,7 @@ pub struct Ended {
     pub was_signalled: bool,
     /// Isolation that it lacked.
     pub losses: Vec<MissingIsolation>,
-    /// What the program's services wrote meanwhile, and how they ended.
+    /// The output of the program's services meanwhile, and how they ended.
     pub services: Vec<ServiceReport>,
     /// Why the program was not run at all. Its status then only stands for this.
     pub not_run: Option<NotRun>,

@@ -89,7 +89,7 @@ impl Services {
             let Some(member) = self.members.get_mut(index) else { continue };
             match is_service {
                 true => member.has_ended(ended, joined)?,
-                false => member.readiness.has_ended(ended.map_err(|_| "cannot be run".to_owned())),
+                false => member.readiness.has_ended(ended),
             }
         }
         Ok(())

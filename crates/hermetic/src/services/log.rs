@@ -1,4 +1,4 @@
-//! What a service writes: the end of it is kept, and the rest is counted and dropped.
+//! The output of a service. The end of it is kept, and the rest is counted and dropped.
 
 use crate::error::Error;
 use rustix::fs::{OFlags, fcntl_setfl};

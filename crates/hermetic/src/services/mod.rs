@@ -73,7 +73,7 @@ impl Display for Ready {
     }
 }
 
-/// What a service said and how it ended, as of the end of a test.
+/// The output of a service and how it ended, as of the end of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceReport {
     pub name: String,

@@ -9,7 +9,7 @@ use crate::host::JoinedNetwork;
 use crate::profile::Profile;
 use crate::sandbox::Machine;
 use crate::sandbox::ended::{Ended, RemainingProcess};
-use crate::sandbox::watch::Sandbox;
+use crate::sandbox::watch::{Fault, Sandbox};
 use std::time::{Duration, Instant};
 
 /// The kernel tells nobody when a socket begins to listen. The pause between two looks grows from the first to the second
@@ -29,8 +29,8 @@ pub(super) struct Look {
     pause: Duration,
     /// The running command.
     command: Option<Box<Sandbox>>,
-    /// How the last command ended.
-    last: Option<Result<Ended, String>>,
+    /// How the last command failed.
+    last: Option<String>,
 }
 
 impl Readiness {
@@ -56,15 +56,13 @@ impl Readiness {
     }
 
     /// Takes the end of a command.
-    pub(super) fn has_ended(&mut self, ended: Result<Ended, String>) {
+    pub(super) fn has_ended(&mut self, ended: Result<Ended, Fault>) {
         let Self::Looked(look) = self else { return };
         look.command = None;
         match ended {
             Ok(ended) if ended.status.success() => *self = Self::Ready,
-            ended => {
-                look.last = Some(ended);
-                look.postpone();
-            }
+            Ok(ended) => look.postpone(format!("fails ({})", ended.status)),
+            Err(_) => look.postpone("cannot be run".to_owned()),
         }
     }
 
@@ -99,7 +97,7 @@ impl Readiness {
                 let program = sandbox.program().filter(listens);
                 match program.is_some() && program == sandbox.program() {
                     true => *self = Self::Ready,
-                    false => look.postpone(),
+                    false => look.postpone(String::new()),
                 }
             }
             Ready::Command(args) => {
@@ -114,12 +112,8 @@ impl Readiness {
     /// Says what a service that is not ready lacks.
     pub(super) fn missing(&self, ready: &Ready) -> String {
         let last = match self {
-            Self::Looked(look) => match &look.last {
-                Some(Ok(ended)) => format!("fails ({})", ended.status),
-                Some(Err(why)) => why.clone(),
-                None => "has not ended".to_owned(),
-            },
-            _ => String::new(),
+            Self::Looked(look) => look.last.as_deref().unwrap_or("has not ended"),
+            _ => "",
         };
         match ready {
             Ready::Port(port) => format!("nothing listens on port {port}"),
@@ -133,7 +127,8 @@ impl Readiness {
 }
 
 impl Look {
-    fn postpone(&mut self) {
+    fn postpone(&mut self, why: String) {
+        self.last = Some(why);
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(PAUSES.1);
     }
