@@ -177,6 +177,10 @@ pub fn plan<'b>(
     }
     // Closes everything that the caller has open on the host, except the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+    if host.network.is_some() {
+        // The parent may have been killed before `ParentDeathSignal`. Then nobody answers, and this fails.
+        plan.push(Step::Request { what: Request::Cgroup });
+    }
 
     let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {

@@ -9,6 +9,7 @@ use crate::host::{Host, JoinedNetwork};
 use crate::profile::Profile;
 use bumpalo::Bump;
 use husk_plan::{Builder, Error, Plan};
+use husk_script::sys::Fd;
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::Signal;
@@ -38,6 +39,8 @@ pub(super) fn join(
 pub(crate) fn plan<'b>(host: &Host, memory: &'b Bump) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     plan.at("init").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+    // Closes its copy of our end of the channel: if we are killed before the last step, its request then fails.
+    plan.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
     if host.user_namespace {
         super::map_ids((host.uid, host.gid), (host.uid, host.gid), &mut plan);
     }
