@@ -15,7 +15,7 @@ run() {
 }
 
 run husk container
-for script in hello images shards cache; do
+for script in hello images shards cache services; do
     if examples/$script/run.sh >/dev/null; then
         echo "example $script/run.sh ... ok"
     else

@@ -5,7 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Tests use these tools to inspect a child or to compare results, and skip where one is missing.
-tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish libxml2-utils
+tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish libxml2-utils \
+    postgresql redis-server
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

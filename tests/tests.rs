@@ -54,6 +54,10 @@ mod hermetic_machines;
 mod hermetic_outputs;
 /// The page about a run of `test --runner`, in a browser.
 mod hermetic_page;
+/// Services that are often tested with: PostgreSQL and Redis.
+mod hermetic_servers;
+/// Services beside tests: started, ready, shared and ended.
+mod hermetic_services;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
 /// Tests that several machines share, and their joined reports.

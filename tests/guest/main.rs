@@ -146,6 +146,8 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["connect", address] => network::connect(address)?,
         // Listens on a port, connects to itself and prints that. Then waits for the end of its input.
         ["listen", port] => network::listen(port)?,
+        ["serve", port] => return Ok(network::serve(port)?),
+        ["ask", port, question @ ..] => network::ask(port, &question.join(" "))?,
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => list(directory)?,

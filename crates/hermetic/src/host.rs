@@ -56,6 +56,8 @@ pub struct Host {
     pub written: [bool; 3],
     /// The caller's standard streams that are the null device.
     pub null_streams: Vec<Fd>,
+    /// The network namespace that the program joins. Otherwise it gets one of its own.
+    pub network: Option<JoinedNetwork>,
     /// Whether the profile's image lacks mount points. Unless it is writable, they are then created in a layer that is
     /// thrown away.
     pub lacks_places: bool,
@@ -70,12 +72,22 @@ impl Host {
     }
 }
 
+/// A network namespace that several sandboxes share, as descriptors of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinedNetwork {
+    /// The user namespace that owns it, if it has one of its own. It maps the caller's ids to themselves.
+    pub user: Option<Fd>,
+    pub net: Fd,
+}
+
 /// A path of the profile, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFile {
     /// The path inside the sandbox, without symlinks.
     pub path: PathBuf,
     pub is_directory: bool,
+    /// Its permissions, which an overlay of it gets too.
+    pub mode: u32,
 }
 
 /// The procfs that a sandbox has.

@@ -27,6 +27,7 @@ mod profile;
 mod report;
 mod runner;
 mod sandbox;
+mod services;
 mod shell;
 mod tools;
 mod trust;
@@ -39,7 +40,7 @@ pub use error::{Error, Hint, MissingIsolation};
 pub use explain::judge::{Denial, Denied, Grant};
 pub use explain::words::quoted;
 pub use explain::{Explain, Explanation, explain};
-pub use host::{Host, HostFile, Landlock, Procfs, Sysfs};
+pub use host::{Host, HostFile, JoinedNetwork, Landlock, Procfs, Sysfs};
 pub use libtest::cargo::{BinaryKind, binary_kind, is_in_first_shard, show};
 pub use outputs::{create_outputs, show_outputs};
 pub use plan::layers::Streams;
@@ -54,10 +55,11 @@ pub use runner::{
     Choice, Division, Durations, Event, Listed, Setting, TestPlan, Tests, digest, run_suite, run_tests,
     test_plans,
 };
-pub use sandbox::ended::{DiskLimit, Ended, Reached, Recalled, RemainingProcess};
+pub use sandbox::ended::{DiskLimit, Ended, NotRun, Reached, Recalled, RemainingProcess};
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};
+pub use services::{Per, Ready, Service, ServiceReport};
 pub use shell::open_shell;
 pub use tools::{Caches, Caller, Link, Tools};
 pub use trust::distrust;

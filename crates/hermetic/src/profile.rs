@@ -1,6 +1,7 @@
 //! Profiles: the request for a sandbox.
 
 use crate::host::HostFile;
+use crate::services::Service;
 use crate::tools::Link;
 use husk_bundle::Container;
 use husk_bundle::container::Process;
@@ -37,6 +38,10 @@ pub struct Profile {
     pub keeps_files: bool,
     /// Whether a listener is notified of the program's calls, so that its failure can be explained.
     pub observed: bool,
+    /// The uid and gid that the program sees as its own, if they are not the caller's or the image's.
+    pub user: Option<(u32, u32)>,
+    /// The programs that run beside this one, in the same network.
+    pub services: Vec<Service>,
     /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
     /// Globs of the files that the program sees besides the system's. Without any, it sees those of the host.

@@ -46,6 +46,7 @@ fn user() -> Host {
         landlock: Landlock::of_version(7),
         written: [false, true, true],
         null_streams: Vec::new(),
+        network: None,
         lacks_places: false,
         view: None,
     }
@@ -115,7 +116,7 @@ fn user_with_all_options() {
         ("/home/ann/nothing", true),
     ];
     let show = |(path, access): (&str, PathAccess)| Show { path: path.into(), access };
-    let found = found.map(|(path, is_directory)| HostFile { path: path.into(), is_directory });
+    let found = found.map(|(path, is_directory)| HostFile { path: path.into(), is_directory, mode: 0o755 });
     let limits = Limits {
         wall: Some(Duration::from_secs(1)),
         cpu_seconds: Some(2),
@@ -141,7 +142,7 @@ fn user_with_all_options() {
 fn user_with_tools() {
     let tool = |(path, access): (&str, PathAccess)| {
         let is_directory = !path.ends_with(".toml");
-        ToolPath { file: HostFile { path: path.into(), is_directory }, access }
+        ToolPath { file: HostFile { path: path.into(), is_directory, mode: 0o755 }, access }
     };
     let tools = [
         ("/home/ann/.cargo/bin", PathAccess::Read),
@@ -168,7 +169,11 @@ fn image(access: PathAccess) -> (Profile, Host) {
         ("/boot", PathAccess::Hide),
     ];
     let show = |(path, access): (&str, PathAccess)| Show { path: path.into(), access };
-    let found = kinds.map(|(path, _)| HostFile { path: path.into(), is_directory: path != "/etc/shadow" });
+    let found = kinds.map(|(path, _)| HostFile {
+        path: path.into(),
+        is_directory: path != "/etc/shadow",
+        mode: 0o755,
+    });
     let profile = Profile { shown: kinds.map(show).to_vec(), image: Some(image), ..profile() };
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
@@ -193,7 +198,7 @@ fn layers_are_never_written_to() {
         let root = Root::Layers(vec!["/layers/a".into()]);
         let image = Image { root, access: PathAccess::Overlay, ..Image::of("/".into()) };
         let shown = vec![Show { path: path.into(), access }];
-        let found = vec![HostFile { path: path.into(), is_directory: true }];
+        let found = vec![HostFile { path: path.into(), is_directory: true, mode: 0o755 }];
         let profile = Profile { image: Some(image), shown, ..profile() };
         let host = Host { home: None, found, ..user() };
         plan(&profile, &host, Streams::Callers, &Bump::new()).map(|_| ()).map_err(|error| error.to_string())
@@ -396,7 +401,7 @@ fn impossible_options_are_refused() {
     };
     assert_eq!(refusal(&Profile::default(), &user()), "program: is missing");
     let shown = vec![Show { path: "f".into(), access: PathAccess::Overlay }];
-    let found = vec![HostFile { path: "/srv/f".into(), is_directory: false }];
+    let found = vec![HostFile { path: "/srv/f".into(), is_directory: false, mode: 0o644 }];
     let host = Host { found, ..user() };
     assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is not a directory");
 }

@@ -14,6 +14,8 @@ const HOSTILE: &str = "</script><img src=x onerror=\"alert('x')\">\x1b[31m\0\t\\
 
 fn attempt(start: u64, wall: u64, code: i32, said: &str) -> Attempt {
     let ended = Ended {
+        services: Vec::new(),
+        not_run: None,
         status: ExitStatus::from_raw(code << 8),
         wall: Duration::from_millis(wall),
         usage: Default::default(),

@@ -13,6 +13,7 @@ pub(crate) mod options;
 mod plans;
 mod record;
 mod report;
+mod services;
 mod settings;
 mod trusted;
 
@@ -34,6 +35,7 @@ use options::{Test, Tests, What};
 use report::{Destinations, Named, Report};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
+use services::ConditionalService;
 use settings::{Settings, Subject};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -69,10 +71,12 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     };
     // Only now, because building the options takes as long as parsing the command line.
     let command = Test::augment_args(crate::options::program());
-    let settings = Settings::parse(&text, &path, &command)?;
-    let file = Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
-    let test = file.test(&test, None)?;
+    let mut settings = Settings::parse(&text, &path, &command)?;
     let images = Images::default();
+    let services = settings.prepare(&command, &images, session)?;
+    let typed = typed(matches, &command);
+    let file = Configured { settings, services, typed, command, read: RefCell::default() };
+    let test = file.test(&test, None)?;
     let named = |name: &str| {
         let test = file.test(&test, Some(name))?;
         let image = test.image.as_ref().map(|image| images.profile(image)).transpose()?;
@@ -110,10 +114,11 @@ fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
 /// The options of husk.toml and of the command line.
 struct Configured {
     settings: Settings,
+    services: Vec<ConditionalService>,
     typed: Vec<OsString>,
     command: Command,
-    /// The merged options, by the indices of the overrides that apply.
-    read: RefCell<BTreeMap<Vec<usize>, Test>>,
+    /// The merged options, by the indices of the overrides and services that apply.
+    read: RefCell<BTreeMap<[Vec<usize>; 2], Test>>,
 }
 
 impl Configured {
@@ -129,16 +134,19 @@ impl Configured {
             .and_then(|_| words.into_iter().find(|word| !word.starts_with('-')));
         let package = env::var("CARGO_PKG_NAME").ok();
         let test = name.or(only.filter(|_| is_runner));
-        let overrides = self.settings.applying(Subject { test, binary, package: package.as_deref() });
-        if let Some(test) = self.read.borrow().get(&overrides) {
+        let subject = Subject { test, binary, package: package.as_deref() };
+        let applying = [self.settings.applying(subject), services::applying(&self.services, subject)];
+        if let Some(test) = self.read.borrow().get(&applying) {
             return Ok(test.clone());
         }
-        let words = self.settings.words(&overrides).into_iter().chain(self.typed.iter().cloned());
+        let [overrides, services] = &applying;
+        let words = self.settings.words(overrides).into_iter().chain(self.typed.iter().cloned());
         let words = words.chain(["--".into()]).chain(typed.program.iter().cloned());
         let matches = self.command.clone().try_get_matches_from(words);
         let matches = matches.map_err(|error| anyhow!("husk.toml: {}", crate::options::message(&error)))?;
-        let test = Test::from_arg_matches(&matches)?;
-        self.read.borrow_mut().insert(overrides, test.clone());
+        let mut test = Test::from_arg_matches(&matches)?;
+        test.services = services::at(&self.services, services)?;
+        self.read.borrow_mut().insert(applying, test.clone());
         Ok(test)
     }
 }
@@ -307,7 +315,8 @@ fn attempts(
         ended.recalled.iter().for_each(|recalled| session.log.note(recalled));
         let is_over = ended.status.success() || ended.was_signalled || attempts.len() == retries;
         // The caller has seen the program's output.
-        attempts.push(Attempt { start, ended: ended.clone(), reported: None, said: String::new() });
+        let said = if ended.status.success() { String::new() } else { ended.service_output() };
+        attempts.push(Attempt { start, ended: ended.clone(), reported: None, said });
         let count = attempts.len();
         if !is_over {
             let why = ended.reached.map_or(ended.status.to_string(), |reached| reached.to_string());
@@ -328,6 +337,7 @@ fn report_tests(
     session: &Session<'_>,
 ) -> Result<Exit> {
     done.losses.iter().for_each(|loss| session.log.warning(loss));
+    done.notes.iter().for_each(|note| session.log.warning(note));
     report.finish(done.not_run, done.not_begun)?;
     written?;
     Ok(if done.success { Exit::Success } else { Exit::Tests })
@@ -485,6 +495,12 @@ fn as_it_is(profile: &Profile) -> Result<Exit> {
 fn tell(ended: &Ended, explanation: Option<&Explanation>, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
+    }
+    for note in ended.service_notes() {
+        session.log.warning(&note);
+    }
+    if !ended.status.success() {
+        ended.service_output().lines().for_each(|line| session.log.note(&line));
     }
     for process in &ended.remaining {
         session.log.warning(&format!(

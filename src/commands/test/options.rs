@@ -2,7 +2,9 @@
 
 use super::jobs::Job;
 use super::record::MOST_SHARDS;
-use husk_hermetic::{Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Show, Tools, Variable};
+use husk_hermetic::{
+    Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable,
+};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -88,6 +90,15 @@ packages; '*' matches any text:
   [[override]]
   test = \"slow::*\"
   timeout = \"10m\"
+
+[[service]] starts a program beside each test, in a sandbox of its own and in the network of the test. The test starts
+when the service is ready, and ends with it. 'ready' is a port, a text in its output or a command that succeeds. With
+per = \"binary\", tests share it. Options such as overlay and memory apply to its sandbox, and conditions of an override
+choose the tests. 'user' is the user that it runs as, and timeout how long it may take to become ready:
+  [[service]]
+  name = \"cache\"
+  command = [\"redis-server\"]
+  ready = { port = 6379 }
 
 '{husk} test init' makes cargo run each test of a project in a sandbox. It asks before it adds these lines to
 .cargo/config.toml; --yes skips the question, and --print only prints them. For a program named 'init', use '--'.
@@ -178,6 +189,9 @@ pub(crate) struct Test {
     /// Print the steps without performing them
     #[arg(long)]
     pub(super) plan: bool,
+    /// Set in husk.toml only.
+    #[arg(skip)]
+    pub(super) services: Vec<Service>,
     /// Program and its arguments
     #[arg(value_name = "PROGRAM", required_unless_present_any = ["bundle", "image"], trailing_var_arg = true)]
     pub(super) program: Vec<OsString>,
@@ -350,6 +364,7 @@ impl Test {
                 file_size: self.file_size,
                 disk: Some(self.disk),
             },
+            services: self.services,
             ..Profile::default()
         };
         tools.add_to(&mut profile, if self.keep_caches { Caches::Keep } else { Caches::Discard });
@@ -368,7 +383,7 @@ fn variable(text: OsString) -> Variable {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let units = [("", 1.0), ("s", 1.0), ("ms", 0.001), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
     let time = with_unit(text, &units).and_then(|(number, factor)| {
         let seconds = number.parse::<f64>().ok()? * factor;

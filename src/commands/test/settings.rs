@@ -11,9 +11,15 @@
 //! [[override]]
 //! test = "slow::*"
 //! timeout = "10m"
+//!
+//! [[service]]
+//! name = "cache"
+//! command = ["redis-server"]
+//! ready = { port = 6379 }
 //! ```
 
 use super::excerpt::Excerpt;
+use super::services::{self, ServiceTable};
 use super::trusted::{self, TrustedFile};
 use crate::output::log::Log;
 use anyhow::{Context as _, Result, anyhow};
@@ -30,8 +36,9 @@ use toml::de::{DeTable, DeValue};
 /// The file's name.
 const NAME: &str = "husk.toml";
 const OVERRIDE: &str = "override";
-/// The keys that say which tests an override applies to.
-const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
+const SERVICE: &str = "service";
+/// The keys that say which tests an override or a service applies to.
+pub(super) const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
 /// Options that concern all tests of a binary together.
 const TOGETHER: &[&str] = &[
     "shard",
@@ -66,19 +73,22 @@ const TYPED: &[&str] = &[
 pub(crate) struct Settings {
     all: Vec<SetOption>,
     overrides: Vec<Override>,
+    pub(super) services: Vec<ServiceTable>,
 }
+
+/// The patterns of each condition; `None` if the condition is not used.
+pub(super) type Patterns = [Option<Vec<String>>; 3];
 
 #[derive(Debug, Default)]
 struct Override {
-    /// The patterns of each condition; `None` if the condition is not used.
-    patterns: [Option<Vec<String>>; 3],
+    patterns: Patterns,
     said: Vec<SetOption>,
 }
 
 /// The arguments that an option stands for.
 #[derive(Debug)]
-struct SetOption {
-    words: Vec<OsString>,
+pub(super) struct SetOption {
+    pub(super) words: Vec<OsString>,
 }
 
 /// The test or program to which overrides may apply.
@@ -87,6 +97,18 @@ pub(crate) struct Subject<'s> {
     pub(crate) test: Option<&'s str>,
     pub(crate) binary: &'s str,
     pub(crate) package: Option<&'s str>,
+}
+
+impl Subject<'_> {
+    /// Returns whether the conditions apply to it.
+    pub(super) fn meets(self, conditions: &Patterns) -> bool {
+        let of = [self.test, Some(self.binary), self.package];
+        conditions.iter().zip(of).all(|(patterns, name)| match (patterns, name) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(patterns), Some(name)) => patterns.iter().any(|pattern| is_like(name, pattern)),
+        })
+    }
 }
 
 /// Reads the named file, or else the nearest one in `directory` and its ancestors, and reports which was used. A named
@@ -119,15 +141,20 @@ impl Settings {
             .map_err(|error| reader.wrong(error.span().unwrap_or_default(), error.message()))?;
         let mut settings = Self::default();
         for (key, value) in in_order(table.get_ref()) {
-            if key.get_ref() != OVERRIDE {
+            let name = key.get_ref().as_ref();
+            if ![OVERRIDE, SERVICE].contains(&name) {
                 settings.all.push(reader.option(Table::Top, key, value)?);
                 continue;
             }
-            let wrong = || reader.wrong(key.span(), "override must be written as [[override]]");
+            let wrong = || reader.wrong(key.span(), format!("{name} must be written as [[{name}]]"));
             for one in value.get_ref().as_array().ok_or_else(wrong)?.iter() {
-                settings
-                    .overrides
-                    .push(reader.one_override(one.get_ref().as_table().ok_or_else(wrong)?, one.span())?);
+                let table = one.get_ref().as_table().ok_or_else(wrong)?;
+                if name == SERVICE {
+                    let service = services::read(&reader, table, one.span(), &settings.services)?;
+                    settings.services.push(service);
+                } else {
+                    settings.overrides.push(reader.one_override(table, one.span())?);
+                }
             }
         }
         Ok(settings)
@@ -135,17 +162,8 @@ impl Settings {
 
     /// Returns the indices of the overrides that apply.
     pub(crate) fn applying(&self, subject: Subject<'_>) -> Vec<usize> {
-        let of = [subject.test, Some(subject.binary), subject.package];
-        let applies = |one: &Override| {
-            let mut conditions = one.patterns.iter().zip(of);
-            conditions.all(|(patterns, name)| match (patterns, name) {
-                (None, _) => true,
-                (Some(_), None) => false,
-                (Some(patterns), Some(name)) => patterns.iter().any(|pattern| is_like(name, pattern)),
-            })
-        };
         let all = self.overrides.iter().enumerate();
-        all.filter(|(_, one)| applies(one)).map(|(place, _)| place).collect()
+        all.filter(|(_, one)| subject.meets(&one.patterns)).map(|(place, _)| place).collect()
     }
 
     /// Returns the arguments that the file and these overrides stand for.
@@ -157,31 +175,32 @@ impl Settings {
 }
 
 /// Returns the entries in the order of the file, because later ones take precedence.
-fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
+pub(super) fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
-type Value<'i> = Spanned<DeValue<'i>>;
+pub(super) type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
 /// The tables of the file.
 #[derive(Clone, Copy)]
-enum Table {
+pub(super) enum Table {
     Top,
     Override,
+    Service,
 }
 
-struct SettingsReader<'r> {
+pub(super) struct SettingsReader<'r> {
     text: &'r str,
-    path: &'r Path,
+    pub(super) path: &'r Path,
     /// The command that defines the options.
     command: &'r Command,
 }
 
 impl SettingsReader<'_> {
-    fn wrong(&self, place: Range<usize>, what: impl std::fmt::Display) -> anyhow::Error {
+    pub(super) fn wrong(&self, place: Range<usize>, what: impl std::fmt::Display) -> anyhow::Error {
         let excerpt = Excerpt::new(self.text, place);
         let Excerpt { line, column, .. } = excerpt;
         anyhow!("{}:{line}:{column}: {what}\n{excerpt}", self.path.display())
@@ -210,7 +229,7 @@ impl SettingsReader<'_> {
     }
 
     /// Returns the patterns of a condition. Without any, or with an empty one, it would never apply.
-    fn patterns(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
+    pub(super) fn patterns(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
         let patterns = self.texts(name, value)?;
         if patterns.is_empty() || patterns.iter().any(String::is_empty) {
             return Err(self.wrong(value.span(), format!("{name} is empty; use '*' for all")));
@@ -219,16 +238,25 @@ impl SettingsReader<'_> {
     }
 
     /// Explains a key that is not an option of this table.
-    fn unknown(&self, table: Table, key: &Key<'_>, options: impl Iterator<Item = String>) -> anyhow::Error {
+    pub(super) fn unknown(
+        &self,
+        table: Table,
+        key: &Key<'_>,
+        options: impl Iterator<Item = String>,
+    ) -> anyhow::Error {
         let name = key.get_ref().as_ref();
         let all: Vec<String> = match table {
-            Table::Top => options.chain([OVERRIDE.to_owned()]).collect(),
+            Table::Top => options.chain([OVERRIDE, SERVICE].map(str::to_owned)).collect(),
+            Table::Service => services::keys().chain(CONDITIONS).map(str::to_owned).collect(),
             Table::Override => options
                 .filter(|option| !TOGETHER.contains(&&**option))
                 .chain(CONDITIONS.map(str::to_owned))
                 .collect(),
         };
-        let what = if TYPED.contains(&name) {
+        let is_option = self.command.get_arguments().any(|option| option.get_long() == Some(name));
+        let what = if matches!(table, Table::Service) && is_option {
+            format!("{name} is not an option of a service")
+        } else if TYPED.contains(&name) {
             format!("{name} belongs on the command line")
         } else if CONDITIONS.contains(&name) {
             format!("{name} says which tests an [[{OVERRIDE}]] applies to; move it below one")
@@ -241,7 +269,7 @@ impl SettingsReader<'_> {
     }
 
     /// Converts an entry to arguments.
-    fn option(&self, table: Table, key: &Key<'_>, value: &Value<'_>) -> Result<SetOption> {
+    pub(super) fn option(&self, table: Table, key: &Key<'_>, value: &Value<'_>) -> Result<SetOption> {
         let name = key.get_ref().as_ref();
         let options = || self.command.get_arguments().filter(|option| !option.is_global_set());
         let known =
@@ -275,7 +303,9 @@ impl SettingsReader<'_> {
             }
         };
         // Checks each entry separately, so that the error can point at it.
-        let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
+        let runner: &[&str] = if matches!(table, Table::Service) { &[] } else { &["--runner"] };
+        let end = runner.iter().chain(&["--", "program"]).map(OsString::from);
+        let alone = words.iter().cloned().chain(end);
         let read = self.command.clone().try_get_matches_from(alone);
         read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
         Ok(SetOption { words })

@@ -60,6 +60,7 @@ pub(super) fn unsuited(profile: &Profile, host: &Host) -> Option<String> {
         (profile.nested, "--nested allows mounts that show more of the machine"),
         (profile.keeps_files, "--keep needs the files of a run"),
         (profile.observed, "the program is observed"),
+        (!profile.services.is_empty(), "its services may answer differently"),
     ];
     if let Some((_, reason)) = reasons.into_iter().find(|(is, _)| *is) {
         return Some(reason.to_owned());

@@ -136,7 +136,11 @@ impl View {
             let path = directory.join(path);
             found.add(&path, &Selection::Everything).map_err(failed(&path))?;
         }
-        found.trees.extend(system.iter().map(|path| HostFile { path: path.clone(), is_directory: true }));
+        found.trees.extend(system.iter().map(|path| HostFile {
+            path: path.clone(),
+            is_directory: true,
+            mode: 0o755,
+        }));
         found.simplify();
         let Found { entries, trees, links, .. } = found;
         if trees.len() > MOST_TREES {

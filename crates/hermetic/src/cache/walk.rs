@@ -159,7 +159,7 @@ impl Found {
             }
             FileType::RegularFile if is_selected => {
                 self.entry(&path, EntryKind::File, &stat);
-                shown.push(Shown::Tree(HostFile { path, is_directory: false }));
+                shown.push(Shown::Tree(HostFile { path, is_directory: false, mode: 0o644 }));
             }
             FileType::Symlink if is_selected => {
                 let target = fs::read_link(&path)?;
@@ -193,7 +193,7 @@ impl Found {
         }
         if is_whole {
             shown.truncate(before);
-            shown.push(Shown::Tree(HostFile { path, is_directory: true }));
+            shown.push(Shown::Tree(HostFile { path, is_directory: true, mode: 0o755 }));
         }
         Ok(is_whole)
     }

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn trial_writes_to_nothing_that_stays() {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let cache = HostFile { path: here.join("src"), is_directory: true };
+        let cache = HostFile::of_host(here.join("src"));
         let profile = Profile {
             shown: vec![Show { path: here.clone(), access: PathAccess::Write }],
             tools: vec![ToolPath { file: cache, access: PathAccess::Write }],

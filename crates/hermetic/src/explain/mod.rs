@@ -68,8 +68,8 @@ impl Explain {
     pub(crate) fn is_due_after(self, is_failed: bool, ended: &Ended) -> bool {
         match self {
             Self::Off => false,
-            Self::Auto => is_failed && !ended.was_signalled,
-            Self::Always => !ended.was_signalled,
+            Self::Auto => is_failed && !ended.was_signalled && ended.not_run.is_none(),
+            Self::Always => !ended.was_signalled && ended.not_run.is_none(),
         }
     }
 }

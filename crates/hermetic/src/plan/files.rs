@@ -45,6 +45,7 @@ pub(super) struct HostPath<'p> {
 pub(crate) fn files(
     profile: &Profile,
     host: &Host,
+    sysfs: Option<Reg>,
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
@@ -164,10 +165,10 @@ pub(crate) fn files(
         proc(profile, host, (root, null), rules, plan)?;
     }
     if let Some(image) = &image {
-        image.furnish(null, rules, plan)?;
+        image.furnish(null, sysfs, rules, plan)?;
         let overlays = image.shown().filter(|show| show.access == PathAccess::Overlay);
         for (index, show) in overlays.enumerate() {
-            let found = HostFile { path: show.path.clone(), is_directory: true };
+            let found = HostFile { path: show.path.clone(), is_directory: true, mode: 0o755 };
             plan.at(Origin::with_path("overlay", &show.path));
             overlay(&format!("shown-{index}"), &found, root, rules, plan)?;
         }
@@ -383,7 +384,8 @@ pub(super) fn overlay(
     mkdir(Path::new(&lower), 0o755, plan)?;
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
-    let layer = layer(name, &lower, plan)?;
+    // Its owner must be able to write to it, whatever the permissions below.
+    let layer = layer(name, &lower, found.mode | 0o700, plan)?;
     rules.allow(layer, plan);
     plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
     plan.release(layer);

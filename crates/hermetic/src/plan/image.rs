@@ -168,7 +168,7 @@ impl<'p> Opened<'p> {
             return Ok(Placed { opened: self, root: tree, is_layered });
         }
         plan.release(tree);
-        let root = layer("root", "root", plan)?;
+        let root = layer("root", "root", 0o755, plan)?;
         if access == PathAccess::Overlay {
             rules.allow(root, plan);
         }
@@ -194,14 +194,16 @@ impl<'p> Placed<'p> {
         Ok(())
     }
 
-    /// Applies the mounts, masked paths and read-only paths of the bundle.
+    /// Applies the mounts, masked paths and read-only paths of the bundle. `sysfs` is one that has already been created.
     pub(crate) fn furnish(
         &self,
         null: Reg,
+        sysfs: Option<Reg>,
         rules: &LandlockRules,
         plan: &mut Builder<'_>,
     ) -> Result<(), Error> {
         let image = self.opened.image;
+        let mut sysfs = sysfs;
         for &(show, mount) in &self.opened.shown {
             let target = plan.at(Origin::with_path("show", &show.path)).target(&show.path)?;
             let root = self.root.into();
@@ -212,6 +214,10 @@ impl<'p> Placed<'p> {
             plan.at(Origin::mount(index, &mount.destination));
             let bound = self.opened.binds.iter().find(|(bound, _)| *bound == index);
             let made = match (&mount.source, bound) {
+                (Source::New { .. }, _) if is_sysfs(mount) && sysfs.is_some() => match sysfs.take() {
+                    Some(sysfs) => sysfs,
+                    None => continue,
+                },
                 (Source::New { fstype, options, .. }, _) => new(fstype, options, mount.attributes.set, plan)?,
                 (_, Some((_, out))) => *out,
                 _ => continue,

@@ -37,7 +37,7 @@ pub(super) fn files(
     let mut places = view::covers(host);
     // Everything that is not below another cover.
     places.push(Cover { path: "/".into(), name: ROOT, mode: 0o755 });
-    let proc_tree = HostFile { path: "/proc".into(), is_directory: true };
+    let proc_tree = HostFile { path: "/proc".into(), is_directory: true, mode: 0o755 };
 
     let mut asked = Vec::new();
     let shown = || profile.shown.iter().zip(&host.found);

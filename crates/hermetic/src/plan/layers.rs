@@ -54,10 +54,10 @@ pub(crate) fn mount_on_own(mount: Reg, name: &str, plan: &mut Builder<'_>) -> Re
 }
 
 /// Returns a detached overlay above a directory of the program's own file system. `name` distinguishes its upper and
-/// work directories from those of other layers.
-pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+/// work directories from those of other layers. The mode is that of the overlay's root.
+pub(crate) fn layer(name: &str, lower: &str, mode: u32, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
-    mkdir(Path::new(&upper), 0o755, plan)?;
+    mkdir(Path::new(&upper), mode, plan)?;
     mkdir(Path::new(&work), 0o755, plan)?;
     let fs = plan.register()?;
     plan.push(Step::Fsopen { fstype: c"overlay", out: fs });

@@ -14,6 +14,7 @@ pub(crate) mod image;
 mod inputs;
 mod landlock;
 pub(crate) mod layers;
+pub(crate) mod network;
 pub(crate) mod stack;
 mod sys;
 pub(crate) mod view;
@@ -74,7 +75,7 @@ impl SandboxPlan {
     }
 
     pub(crate) fn namespaces(&self) -> Namespaces {
-        namespaces(&self.host)
+        initial_namespaces(&self.host)
     }
 }
 
@@ -105,13 +106,22 @@ pub fn plan<'b>(
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
-    if profile.net != Net::Host {
+    let makes_net = profile.net != Net::Host && host.network.is_none();
+    if makes_net {
         // First, because the kernel needs longer for it than for everything until `JoinNewNet`.
         plan.at("net").push(Step::NewNet { loopback: profile.net == Net::Loopback });
     }
     plan.at("signals");
     INHERITED.iter().copied().for_each(|signal| plan.push(Step::DefaultAction { signal }));
+    let sysfs = match host.network {
+        Some(joined) => network::join(profile, host, joined, &mut plan)?,
+        None => None,
+    };
     ids(profile, host, &mut plan)?;
+    if host.network.is_some() {
+        // Only a new process enters the pid namespace.
+        plan.at("init").push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    }
     clocks(profile, host, &mut plan);
     // The sandbox must not outlive us.
     plan.at("init").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
@@ -126,13 +136,12 @@ pub fn plan<'b>(
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
     // A sysfs shows the network namespace of the process that mounts it.
     let has_sysfs = profile.image.iter().flat_map(image::mounts).any(|(_, mount)| image::is_sysfs(mount));
-    let has_net = profile.net != Net::Host;
-    if has_net && has_sysfs {
+    if makes_net && has_sysfs {
         plan.at("net").push(Step::JoinNewNet);
         plan.at("files");
     }
     let rules = LandlockRules::new(profile, host, &mut plan)?;
-    let null = files::files(profile, host, &rules, &mut plan)?;
+    let null = files::files(profile, host, sysfs, &rules, &mut plan)?;
     // The first process gets our filter too: the kernel takes a while to load it, and here the thread is still busy. The
     // filter refuses no call of the remaining steps. A bundle's filter might, so only the program gets that one. So does an
     // observed program: a filter that refuses calls would hide them from the listener.
@@ -142,11 +151,11 @@ pub fn plan<'b>(
         let (flags, program) = seccomp(&filter::profile(), &plan)?;
         plan.push(Step::Seccomp { flags, program });
     }
-    if has_net && !has_sysfs {
+    if makes_net && !has_sysfs {
         // As late as possible, but before the sysfs, which shows the network of the process that mounts it.
         plan.at("net").push(Step::JoinNewNet);
     }
-    sys::mount(profile, host, &mut plan);
+    sys::mount(profile, host, sysfs, &mut plan)?;
     // After the last mount, since Landlock forbids all mounts, and before the streams are replaced.
     rules.raise(host, streams, &mut plan);
     if host.uid == 0 && !host.null_streams.is_empty() {
@@ -171,6 +180,10 @@ pub fn plan<'b>(
     }
     // Closes everything that the caller has open on the host, except the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+    if host.network.is_some() {
+        // The parent may have been killed before `ParentDeathSignal`. Then nobody answers, and this fails.
+        plan.push(Step::Request { what: Request::Cgroup });
+    }
 
     let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {
@@ -238,10 +251,16 @@ pub fn plan<'b>(
     }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
-    Ok(plan.finish(namespaces(host)))
+    Ok(plan.finish(initial_namespaces(host)))
 }
 
-/// Returns the namespaces that the child is created in. It creates that of the network itself.
+/// Returns the namespaces that the child is created in. It creates that of the network itself. A child that joins a
+/// network creates all of them itself, because it must be in the network's user namespace before.
+fn initial_namespaces(host: &Host) -> Namespaces {
+    if host.network.is_some() { Namespaces::EMPTY } else { namespaces(host) }
+}
+
+/// Returns the namespaces of a sandbox besides that of the network.
 fn namespaces(host: &Host) -> Namespaces {
     let always = Namespaces::MOUNT | Namespaces::PID | Namespaces::IPC | Namespaces::UTS;
     // A cgroup namespace is rooted at its creator's cgroup, so with a cgroup it is created after the move.
@@ -271,17 +290,21 @@ fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Err
         }
         return Ok(());
     }
+    map_ids(host.program, (host.uid, host.gid), plan);
+    Ok(())
+}
+
+/// Maps one uid and one gid in the user namespace of this process.
+fn map_ids((uid, gid): (u32, u32), (host_uid, host_gid): (u32, u32), plan: &mut Builder<'_>) {
     plan.at("ids");
     let mut write = |path, text: &str| {
         let bytes = plan.slice(text.as_bytes());
         plan.push(Step::WriteFile { path, bytes, tolerate: None });
     };
-    let (uid, gid) = host.program;
-    write(c"/proc/self/uid_map", &format!("{uid} {} 1", host.uid));
+    write(c"/proc/self/uid_map", &format!("{uid} {host_uid} 1"));
     // An unprivileged process may write `gid_map` only after this (user_namespaces(7)).
     write(c"/proc/self/setgroups", "deny");
-    write(c"/proc/self/gid_map", &format!("{gid} {} 1", host.gid));
-    Ok(())
+    write(c"/proc/self/gid_map", &format!("{gid} {host_gid} 1"));
 }
 
 /// Sets the clocks that start with the machine.

@@ -129,6 +129,7 @@ mod tests {
             landlock: None,
             written: [false; 3],
             null_streams: Vec::new(),
+            network: None,
             lacks_places: false,
             view: None,
         };

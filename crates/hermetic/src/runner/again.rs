@@ -9,7 +9,8 @@ use crate::explain::{self, Explanation, confirm};
 use crate::profile::Profile;
 use crate::report::tested::Tested;
 use crate::sandbox::ended::Ended;
-use crate::sandbox::watch::{Fault, Sandbox};
+use crate::sandbox::watch::Fault;
+use crate::services::served::Served;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -86,7 +87,7 @@ impl Runner<'_> {
         &mut self,
         unit: &Unit,
         explaining: &Explaining,
-    ) -> Result<(Rc<Setting>, Sandbox, CapturedOutput), Error> {
+    ) -> Result<(Rc<Setting>, Served, CapturedOutput), Error> {
         let setting = (self.setting)(&unit.name)?;
         let profile = match &explaining.trial {
             Some((profile, _)) => profile.clone(),

@@ -18,7 +18,8 @@ fn ask(
     machine: &mut Machine,
     mut cache: Option<&mut Cache>,
 ) -> Result<Option<String>, Error> {
-    let profile = with_arguments(profile, arguments);
+    // Only the tests need the services.
+    let profile = Profile { services: Vec::new(), ..with_arguments(profile, arguments) };
     let key = cache.as_deref_mut().and_then(|cache| cache.key(&profile, &machine.host));
     let known = cache.as_ref().zip(key).filter(|(cache, _)| cache.mode == Mode::Use);
     if let Some(known) = known.and_then(|(cache, key)| cache.find(key)) {

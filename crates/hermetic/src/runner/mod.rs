@@ -8,7 +8,7 @@ mod recall;
 pub(crate) mod shards;
 mod unit;
 
-use crate::adapters::{Adapter, Role, Suite, Unit};
+use crate::adapters::{Adapter, Part, Role, Suite, Unit};
 use crate::cache::Cache;
 use crate::error::{Error, MissingIsolation};
 use crate::explain::Explain;
@@ -18,8 +18,9 @@ use crate::profile::Profile;
 use crate::report::results::Results;
 use crate::report::tested::{Screen, Tested};
 use crate::sandbox::ended::Ended;
-use crate::sandbox::watch::{Fault, Held, Sandbox, watch};
+use crate::sandbox::watch::{Fault, Held};
 use crate::sandbox::{Isolation, Machine, explain};
+use crate::services::served::{Served, watch_served};
 use again::Explaining;
 use output::CapturedOutput;
 pub use plans::{TestPlan, test_plans};
@@ -72,6 +73,8 @@ pub struct Tests {
     pub success: bool,
     /// Isolation that the sandboxes lacked.
     pub losses: Vec<MissingIsolation>,
+    /// The services that ended before their tests did, a line for each.
+    pub notes: Vec<String>,
     /// The number of tests that were not begun.
     pub not_run: usize,
     /// The units whose tests were not begun.
@@ -121,6 +124,7 @@ pub fn run_tests(
         cache,
         machines: Vec::new(),
         first: machine,
+        notes: Vec::new(),
         ignored,
         waiting: names.into_iter().map(|name| Waiting { unit: unit(name), ..Waiting::default() }).collect(),
         running: Vec::new(),
@@ -163,6 +167,7 @@ pub fn run_suite(
         cache: None,
         machines: Vec::new(),
         first: Machine::of(profile, how)?,
+        notes: Vec::new(),
         ignored: BTreeMap::new(),
         waiting: lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }).collect(),
         running: Vec::new(),
@@ -208,10 +213,12 @@ fn spawn(
     profile: &Profile,
     machine: &mut Machine,
     output: CapturedOutput,
-) -> Result<(Sandbox, CapturedOutput), Error> {
+) -> Result<(Served, CapturedOutput), Error> {
     let home = machine.home(profile)?;
-    let plan = machine.plan(profile, output.streams());
-    let sandbox = Sandbox::start(plan, &profile.limits, home)
+    let services = machine.services(profile)?;
+    let network = services.as_ref().map(|services| services.borrow().joined());
+    let plan = machine.plan(profile, output.streams(), network);
+    let sandbox = Served::start(plan, &profile.limits, home, services, None)
         .map_err(|failed| explain(failed.error, &failed.plan, profile, &machine.host))?;
     Ok((sandbox, output))
 }
@@ -238,7 +245,7 @@ struct Running {
     since: Instant,
     /// Whether it has been reported as slow.
     is_slow: bool,
-    sandbox: Sandbox,
+    sandbox: Served,
     output: CapturedOutput,
 }
 
@@ -272,6 +279,8 @@ struct Runner<'a> {
     /// One machine for each setting, as the probed facts depend on the profile.
     machines: Vec<(Rc<Setting>, Machine)>,
     first: Machine,
+    /// The services that ended before their tests did.
+    notes: Vec<String>,
     ignored: BTreeMap<String, Tested>,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
@@ -321,7 +330,7 @@ impl Runner<'_> {
         let not_run = self.not_run + self.waiting.iter().map(|test| test.unit.count()).sum::<usize>();
         let not_begun = self.waiting.into_iter().map(|test| test.unit.name).collect();
         let success = self.results.finish(self.began.elapsed(), not_run).map_err(written)?;
-        Ok(Tests { success, losses, not_run, not_begun })
+        Ok(Tests { success, losses, notes: self.notes, not_run, not_begun })
     }
 
     /// Once all lists are complete, queues the tests of the shard that they have found.
@@ -370,7 +379,10 @@ impl Runner<'_> {
             return self.start_again(test.unit, explaining);
         }
         let setting = (self.setting)(&test.unit.name)?;
-        let profile = test.unit.profile(&setting.profile);
+        let mut profile = test.unit.profile(&setting.profile);
+        if test.unit.role == Role::List {
+            profile.services.clear();
+        }
         let is_usual = profile.directory.is_none() && test.unit.shown.is_empty();
         let place = if is_usual { Some(self.machine(&setting)?) } else { None };
         if let Some(place) = place
@@ -389,7 +401,6 @@ impl Runner<'_> {
             self.first.remember(&machine.losses);
             started
         }?;
-        let output = output.begun();
         let since = sandbox.started();
         self.running.push(Running { test, setting, since, is_slow: false, sandbox, output });
         Ok(())
@@ -406,6 +417,9 @@ impl Runner<'_> {
 
     /// Waits for an event, and reports the tests that have ended and are not run again.
     fn turn(&mut self, held: &Held) -> Result<(), Error> {
+        self.running.iter_mut().filter(|running| running.sandbox.has_begun()).for_each(|running| {
+            running.output.begun();
+        });
         let running = self.running.iter().map(|running| (running.test.unit.name.as_str(), running.since));
         let redraw = self.results.progress(running).map_err(written)?;
         let slow = self.running.iter().filter(|running| !running.is_slow);
@@ -414,8 +428,7 @@ impl Runner<'_> {
         let (sandboxes, outputs): (Vec<_>, Vec<_>) =
             self.running.iter_mut().map(|running| (&mut running.sandbox, &running.output)).unzip();
         let outputs: Vec<_> = outputs.into_iter().filter_map(CapturedOutput::arriving).collect();
-        let watched = watch(sandboxes, held, &outputs, wake);
-        let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
+        let mut ended = watch_served(sandboxes, held, &outputs, wake)?;
         self.hear()?;
         // From the last one, so that the remaining indices stay valid.
         while let Some((place, ended)) = ended.pop() {
@@ -446,6 +459,7 @@ impl Runner<'_> {
             self.results.hear(rest).map_err(written)?;
             reading.parts.iter_mut().for_each(|part| part.said.clone_from(&said.captured));
         }
+        self.add_services(&mut reading.parts, &ended);
         let start = since.saturating_duration_since(self.began);
         let run = Run { start, ended, parts: reading.parts };
         let is_failed = run.is_failed();
@@ -474,6 +488,23 @@ impl Runner<'_> {
         let said = output.text();
         let explaining = Explaining { tested, whole, ended, said, is_failed, is_begun, trial: None };
         self.end(unit, explaining, &setting, is_over)
+    }
+
+    /// Adds what the services wrote to the output of failed tests, and remembers the services that have ended.
+    fn add_services(&mut self, parts: &mut [Part], ended: &Ended) {
+        self.first.remember(&ended.losses);
+        let text = ended.service_output();
+        for part in parts {
+            for note in ended.service_notes() {
+                self.notes.push(format!("{}: {note}", part.name));
+            }
+            if part.is_failed(ended) {
+                if !part.said.is_empty() && !part.said.ends_with('\n') {
+                    part.said.push('\n');
+                }
+                part.said += &text;
+            }
+        }
     }
 
     /// Runs a unit again without isolation that this machine cannot provide.

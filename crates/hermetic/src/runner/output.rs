@@ -67,11 +67,10 @@ impl CapturedOutput {
     }
 
     /// Closes our copy of the pipe's write end once the process has started.
-    pub(crate) fn begun(mut self) -> Self {
-        if let Self::Live(live) = &mut self {
+    pub(crate) fn begun(&mut self) {
+        if let Self::Live(live) = self {
             live.theirs = None;
         }
-        self
     }
 
     /// Returns the descriptor to wait for, unless the pipe has ended.

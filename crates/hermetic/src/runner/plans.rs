@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::libtest::arguments::TestArguments;
 use crate::profile::Profile;
 use crate::sandbox::{Isolation, Machine};
+use crate::services::listing::{planned_network, services_listing};
 use bumpalo::Bump;
 use std::rc::Rc;
 
@@ -45,7 +46,9 @@ pub fn test_plans(
         let machine = machine.like(&setting.profile)?;
         let output = if request.is_uncaptured { CapturedOutput::live() } else { CapturedOutput::captured() }?;
         let profile = list::with_arguments(&setting.profile, request.to_run(&name));
-        let steps = machine.plan(&profile, output.streams()).plan(&Bump::new())?.to_string();
+        let network = planned_network(&profile);
+        let steps = machine.plan(&profile, output.streams(), network).plan(&Bump::new())?.to_string();
+        let steps = services_listing(&profile)? + &steps;
         plans.push((setting, TestPlan { tests: vec![name], steps }));
     }
     Ok(Some(plans.into_iter().map(|(_, plan)| plan).collect()))

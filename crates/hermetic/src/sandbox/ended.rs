@@ -2,8 +2,12 @@
 
 use super::kept::OwnFiles;
 use crate::error::MissingIsolation;
+use crate::services::{ServiceReport, service_output};
 use husk_script::sys::process::Usage;
+use husk_script::sys::signal::Signal;
 use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -28,6 +32,10 @@ pub struct Ended {
     pub was_signalled: bool,
     /// Isolation that it lacked.
     pub losses: Vec<MissingIsolation>,
+    /// The output of the program's services meanwhile, and how they ended.
+    pub services: Vec<ServiceReport>,
+    /// Why the program was not run at all. Its status then only stands for this.
+    pub not_run: Option<NotRun>,
     /// The program's own files, if the profile [keeps](crate::Profile::keeps_files) them.
     pub files: Option<OwnFiles>,
     /// How an earlier run that is remembered relates to this result.
@@ -46,7 +54,6 @@ pub enum Recalled {
 /// Returns how a program ended that has exited with this code.
 #[cfg(test)]
 pub(crate) fn exited(code: i32) -> Ended {
-    use std::os::unix::process::ExitStatusExt as _;
     Ended {
         status: ExitStatus::from_raw(code << 8),
         wall: Duration::from_millis(5),
@@ -57,9 +64,20 @@ pub(crate) fn exited(code: i32) -> Ended {
         had_terminal: false,
         was_signalled: false,
         losses: Vec::new(),
+        services: Vec::new(),
+        not_run: None,
         files: None,
         recalled: None,
     }
+}
+
+/// Why a program was not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotRun {
+    /// Its services did not become ready.
+    Services(String),
+    /// This signal arrived before they did.
+    Signal(Signal),
 }
 
 /// A limit that ended a program.
@@ -98,6 +116,8 @@ impl Ended {
             had_terminal: false,
             was_signalled: false,
             losses: Vec::new(),
+            services: Vec::new(),
+            not_run: None,
             files: None,
             recalled: Some(Recalled::Cached(wall)),
         }
@@ -107,6 +127,43 @@ impl Ended {
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.recalled, Some(Recalled::Cached(_)))
+    }
+
+    /// Returns the end of a program that was not run. Its status is that of husk in such a case.
+    pub(crate) fn not_run(why: NotRun, wall: Duration) -> Self {
+        /// The exit code of a husk that could not create a sandbox.
+        const NO_SANDBOX: i32 = 125;
+        let signal = match &why {
+            NotRun::Services(_) => None,
+            NotRun::Signal(signal) => Some(signal.number()),
+        };
+        Self {
+            status: ExitStatus::from_raw(signal.unwrap_or(NO_SANDBOX << 8)),
+            wall,
+            usage: Usage::default(),
+            remaining: Vec::new(),
+            reached: None,
+            full: None,
+            had_terminal: false,
+            was_signalled: signal.is_some(),
+            losses: Vec::new(),
+            services: Vec::new(),
+            not_run: Some(why),
+            files: None,
+            recalled: None,
+        }
+    }
+
+    /// Returns a line for each service that ended before the program, or because of which it was not run.
+    #[must_use]
+    pub fn service_notes(&self) -> Vec<String> {
+        self.services.iter().filter_map(ServiceReport::note).collect()
+    }
+
+    /// Returns the text that a failed program's output gets about its services.
+    #[must_use]
+    pub fn service_output(&self) -> String {
+        service_output(&self.services)
     }
 
     /// Returns the limits that the program reached, as text: the one that ended it, and that of the disk.
@@ -144,4 +201,13 @@ pub struct RemainingProcess {
     pub pid: u32,
     /// Its command line, or its name if that is empty.
     pub command: String,
+}
+
+impl RemainingProcess {
+    /// Returns whether it has ended and only its parent has not noticed yet (proc_pid_stat(5)).
+    pub(crate) fn has_ended(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        let state = stat.as_deref().ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+        matches!(state, None | Some('Z' | 'X'))
+    }
 }

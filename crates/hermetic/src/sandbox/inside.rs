@@ -56,11 +56,12 @@ impl<'i> Inside<'i> {
                 found => break found?,
             }
         };
-        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let mode = fstat(&found)?.st_mode;
+        let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
         let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
         let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
         let below = source.strip_prefix(directory).map_err(io::Error::other)?;
-        Ok(HostFile { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
+        Ok(HostFile { path: Path::new("/").join(below), is_directory, mode: mode & 0o1777 })
     }
 
     pub(crate) fn has(&self, path: &Path) -> bool {
@@ -129,12 +130,12 @@ fn merged(layers: &[PathBuf], path: &Path) -> io::Result<HostFile> {
                 left = names(&target).chain(rest).collect();
             }
             Some(Entry::Other) if left.is_empty() => {
-                return Ok(HostFile { path: place(&way).join(name), is_directory: false });
+                return Ok(HostFile { path: place(&way).join(name), is_directory: false, mode: 0o644 });
             }
             Some(Entry::Other) => return Err(Errno::NOTDIR.into()),
         }
     }
-    Ok(HostFile { path: place(&way), is_directory: true })
+    Ok(HostFile { path: place(&way), is_directory: true, mode: 0o755 })
 }
 
 /// Returns the names and `..` of a path.

@@ -1,21 +1,24 @@
 //! Runs a program in a sandbox, from the profile to its end.
 
-mod cgroup;
+pub(crate) mod cgroup;
 pub(crate) mod ended;
 pub(crate) mod inside;
 pub(crate) mod kept;
 mod loader;
 pub(crate) mod probe;
-mod terminal;
+pub(crate) mod terminal;
 pub(crate) mod watch;
 
 use crate::error::{self, Error, Hint, MissingIsolation};
 use crate::explain::observe::Observed;
-use crate::host::{Host, Procfs, Sysfs};
+use crate::host::{Host, JoinedNetwork, Procfs, Sysfs};
 use crate::outputs;
 use crate::plan::layers::Streams;
 use crate::plan::{PROC, SYS, SandboxPlan, TOOLS, plan};
 use crate::profile::Profile;
+use crate::services::Services;
+use crate::services::listing::{planned_network, services_listing};
+use crate::services::served::{Served, watch_served};
 use crate::tools::{self, Caller};
 use bumpalo::Bump;
 use cgroup::SandboxCgroup;
@@ -28,12 +31,13 @@ use husk_script::sys::tolerate;
 use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
+use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use terminal::CallerTerminal;
-use watch::{Failed, Fault, Held, Sandbox, watch};
+use watch::{Failed, Fault, Held};
 
 /// How much isolation is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,7 @@ pub fn run(profile: &Profile, how: Isolation) -> Result<Ended, Error> {
         Some(terminal) => (terminal.streams(), Some(terminal)),
         None => (Streams::Callers, None),
     })?;
+    machine.remember(&ended.losses);
     Ok(Ended { losses: machine.losses, ..ended })
 }
 
@@ -63,23 +68,26 @@ pub(crate) struct Machine {
     pub(crate) host: Host,
     how: Isolation,
     pub(crate) losses: Vec<MissingIsolation>,
+    /// The running services that all tests share.
+    shared: Rc<RefCell<Vec<Rc<RefCell<Services>>>>>,
 }
 
 impl Machine {
     pub(crate) fn of(profile: &Profile, how: Isolation) -> Result<Self, Error> {
-        Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
+        Ok(Self { host: probe(profile)?, how, losses: Vec::new(), shared: Rc::default() })
     }
 
     /// Returns the same machine, which was probed for the same profile.
     pub(crate) fn again(&self) -> Self {
-        Self { host: self.host.clone(), how: self.how, losses: self.losses.clone() }
+        let (host, losses) = (self.host.clone(), self.losses.clone());
+        Self { host, how: self.how, losses, shared: self.shared.clone() }
     }
 
     /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
         let Host { user_namespace, procfs, sysfs, overlays_tools, .. } = self.host;
         let host = Host { user_namespace, procfs, sysfs, overlays_tools, ..probe(profile)? };
-        Ok(Self { host, how: self.how, losses: self.losses.clone() })
+        Ok(Self { host, how: self.how, losses: self.losses.clone(), shared: self.shared.clone() })
     }
 
     /// Returns a cgroup for the next program, if it needs one and one is available.
@@ -111,6 +119,32 @@ impl Machine {
         };
         self.host.cgroup = home.is_some();
         Ok(home)
+    }
+
+    /// Returns the services of a profile, which may not be ready. All tests get the same ones if they share them.
+    pub(crate) fn services(&mut self, profile: &Profile) -> Result<Option<Rc<RefCell<Services>>>, Error> {
+        if profile.services.is_empty() {
+            return Ok(None);
+        }
+        let known = self.shared.borrow().iter().find(|known| known.borrow().are_for(profile)).cloned();
+        if let Some(known) = known {
+            return Ok(Some(known));
+        }
+        let started = Rc::new(RefCell::new(Services::start(profile, self)?));
+        if !started.borrow().are_of_one_test() {
+            self.shared.borrow_mut().push(started.clone());
+        }
+        Ok(Some(started))
+    }
+
+    /// Returns whether a user namespace that was refused can be done without, and records the loss.
+    pub(crate) fn does_without_users(&mut self, error: &husk_spawn::Error) -> Result<bool, Error> {
+        let is_possible = is_refusal(error) && self.host.uid == 0 && self.host.user_namespace;
+        if is_possible {
+            self.host.user_namespace = false;
+            self.lose(MissingIsolation::UserNamespace)?;
+        }
+        Ok(is_possible)
     }
 
     fn lose(&mut self, loss: MissingIsolation) -> Result<(), Error> {
@@ -172,17 +206,16 @@ impl Machine {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
             let home = self.home(profile)?;
+            let services = self.services(profile)?;
             let (streams, terminal) = look();
-            let plan = self.plan(profile, streams);
-            let failed = match Sandbox::start(plan, &profile.limits, home) {
+            let network = services.as_ref().map(|services| services.borrow().joined());
+            let plan = self.plan(profile, streams, network);
+            let failed = match Served::start(plan, &profile.limits, home, services, terminal) {
                 Err(failed) => failed,
-                Ok(mut sandbox) => {
-                    sandbox.lend(terminal);
-                    match to_end(&mut sandbox, &held) {
-                        Ok(ended) => return Ok((ended, sandbox.observed())),
-                        Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
-                    }
-                }
+                Ok(mut served) => match to_end(&mut served, &held)? {
+                    Ok(ended) => return Ok((ended, served.observed())),
+                    Err(error) => Box::new(Failed { plan: served.into_plan(), error }),
+                },
             };
             match loss(&failed.error, &failed.plan, &mut self.host) {
                 Some(loss) => self.lose(loss)?,
@@ -191,17 +224,22 @@ impl Machine {
         }
     }
 
-    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Arc<SandboxPlan> {
-        let (mut profile, mut host) = (profile.clone(), self.host.clone());
+    pub(crate) fn plan(
+        &self,
+        profile: &Profile,
+        streams: Streams,
+        network: Option<JoinedNetwork>,
+    ) -> Arc<SandboxPlan> {
+        let (mut profile, mut host) = (profile.clone(), Host { network, ..self.host.clone() });
         outputs::make_unique(&mut profile, &mut host.environment);
         Arc::new(SandboxPlan { profile, host, streams })
     }
 }
 
-fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, Fault> {
+fn to_end(served: &mut Served, held: &Held) -> Result<Result<Ended, Fault>, Error> {
     loop {
-        if let Some((_, ended)) = watch([&mut *sandbox], held, &[], None)?.pop() {
-            return ended;
+        if let Some((_, ended)) = watch_served([&mut *served], held, &[], None)?.pop() {
+            return Ok(ended);
         }
     }
 }
@@ -231,7 +269,9 @@ pub fn end_alike(ended: &Ended) {
 ///
 /// Like `run`, except for errors that only the kernel reports.
 pub fn listing(profile: &Profile) -> Result<String, Error> {
-    Ok(plan(profile, &probe(profile)?, Streams::Callers, &Bump::new())?.to_string())
+    let host = Host { network: planned_network(profile), ..probe(profile)? };
+    let steps = plan(profile, &host, Streams::Callers, &Bump::new())?.to_string();
+    Ok(services_listing(profile)? + &steps)
 }
 
 /// Returns the step at which a plan failed, and the error.
@@ -257,11 +297,15 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
             host.overlays_tools = false;
             Some(MissingIsolation::Overlays(errno.into()))
         }
-        Some((Step::Mount { .. }, Errno::PERM)) if origin == Some(SYS) => {
+        Some((Step::Mount { .. } | Step::Fsopen { .. } | Step::Fsmount { .. }, Errno::PERM))
+            if origin == Some(SYS) =>
+        {
             host.sysfs = Sysfs::Callers;
             Some(MissingIsolation::Sysfs)
         }
-        None | Some((Step::JoinNewNet, _)) if is_refusal(error) && host.uid == 0 && host.user_namespace => {
+        None | Some((Step::JoinNewNet | Step::Unshare { .. }, _))
+            if is_refusal(error) && host.uid == 0 && host.user_namespace =>
+        {
             host.user_namespace = false;
             Some(MissingIsolation::UserNamespace)
         }

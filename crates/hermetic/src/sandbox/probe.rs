@@ -15,6 +15,7 @@ use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,8 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         gid,
         program: {
             let process = profile.image.as_ref().and_then(Image::process);
-            process.map_or((uid, gid), |process| (process.uid, process.gid))
+            let callers = process.map_or((uid, gid), |process| (process.uid, process.gid));
+            profile.user.unwrap_or(callers)
         },
         project: project(&callers, home.as_deref()),
         cwd,
@@ -104,6 +106,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
         null_streams: null_streams().collect(),
+        network: None,
         lacks_places,
         view,
     })
@@ -133,8 +136,11 @@ fn clock(clock: ClockId) -> Duration {
 }
 
 impl HostFile {
-    fn of_host(path: PathBuf) -> Self {
-        Self { is_directory: path.is_dir(), path }
+    /// Describes an existing path without symlinks.
+    pub(crate) fn of_host(path: PathBuf) -> Self {
+        let found = fs::metadata(&path);
+        let mode = found.as_ref().map_or(0o755, |found| found.mode() & 0o1777);
+        Self { is_directory: found.is_ok_and(|found| found.is_dir()), path, mode }
     }
 }
 

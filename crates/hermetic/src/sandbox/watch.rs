@@ -64,6 +64,8 @@ pub(crate) struct Sandbox {
     /// The root of the program's own file system.
     files: Option<Arc<OwnedFd>>,
     observer: Option<Observer>,
+    /// Whether signals that we receive are passed on to it.
+    hears_signals: bool,
 }
 
 impl Sandbox {
@@ -101,6 +103,7 @@ impl Sandbox {
                 terminal: None,
                 files: None,
                 observer: None,
+                hears_signals: true,
             }),
             Err(error) => {
                 drop(command);
@@ -109,6 +112,33 @@ impl Sandbox {
                 Err(Box::new(Failed { plan, error }))
             }
         }
+    }
+
+    /// Returns the same sandbox, which does not get the signals that we receive.
+    pub(crate) fn without_signals(mut self) -> Self {
+        self.hears_signals = false;
+        self
+    }
+
+    pub(crate) fn kill(&self) -> Result<(), Error> {
+        self.child.kill()
+    }
+
+    /// Returns the program's process, which is the first process's first child.
+    pub(crate) fn program(&self) -> Option<RemainingProcess> {
+        below(self.child.id()).into_iter().next()
+    }
+
+    /// Waits for the end of a sandbox whose program has ended.
+    pub(crate) fn end(&mut self) -> Result<Ended, Fault> {
+        while !self.is_ending {
+            if let Some(ended) = self.turn(true)? {
+                return Ok(ended);
+            }
+        }
+        self.child.wait()?;
+        let failed = Error::new("wait", Errno::CHILD);
+        self.turn(false)?.ok_or(Fault::Child(failed))
     }
 
     /// Returns when the child was started.
@@ -181,6 +211,8 @@ impl Sandbox {
                 had_terminal,
                 was_signalled,
                 losses,
+                services: Vec::new(),
+                not_run: None,
                 files,
                 recalled: None,
             }));
@@ -283,7 +315,7 @@ pub(crate) fn watch<'s>(
 pub(crate) struct Held {
     before: SignalSet,
     arriving: OwnedFd,
-    is_interrupted: Cell<bool>,
+    interrupted_by: Cell<Option<Signal>>,
 }
 
 impl Held {
@@ -307,12 +339,17 @@ impl Held {
         rt_sigaction_default(Signal::CHLD).map_err(failed)?;
         let before = rt_sigprocmask(set).map_err(failed)?;
         let arriving = signalfd(set)?;
-        Ok(Self { before, arriving, is_interrupted: Cell::new(false) })
+        Ok(Self { before, arriving, interrupted_by: Cell::new(None) })
     }
 
     /// Returns whether one of the signals was meant to end us.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.is_interrupted.get()
+        self.interrupted_by.get().is_some()
+    }
+
+    /// Returns the last signal that was meant to end us.
+    pub(crate) fn interrupted_by(&self) -> Option<Signal> {
+        self.interrupted_by.get()
     }
 
     /// Passes on all pending signals.
@@ -322,11 +359,11 @@ impl Held {
                 Ok(arrived) if arrived.signal == Signal::CHLD => {}
                 Ok(arrived) => {
                     if Signal::ENDING.contains(&arrived.signal) {
-                        self.is_interrupted.set(true);
+                        self.interrupted_by.set(Some(arrived.signal));
                     }
                     // Resizing a terminal does not make a program fail.
                     let is_reason = arrived.signal != Signal::WINCH;
-                    for sandbox in &mut *sandboxes {
+                    for sandbox in sandboxes.iter_mut().filter(|sandbox| sandbox.hears_signals) {
                         sandbox.was_signalled |= is_reason;
                         sandbox.child.signal(arrived.signal)?;
                     }

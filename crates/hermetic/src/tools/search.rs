@@ -85,7 +85,9 @@ impl<'c> Search<'c> {
             let file = program.as_deref().and_then(Path::file_name).map(|name| found.path.join(name));
             let is_refused = self.refuse(&found.path).is_some();
             let found = if is_refused { file } else { Some(found.path) };
-            let found = found.map(|path| (HostFile { path, is_directory: !is_refused }, Access::Install));
+            let found = found.map(|path| {
+                (HostFile { is_directory: !is_refused, ..HostFile::of_host(path) }, Access::Install)
+            });
             self.tools.paths.extend(found.filter(|(file, _)| self.resolver.is_hidden(&file.path)));
         }
         self.program();
@@ -273,7 +275,7 @@ impl<'c> Search<'c> {
             let Ok(found) = self.resolver.resolve(&directory) else { continue };
             let is_root = found.path.components().count() < 2 || self.resolver.holds_hidden(&found.path);
             if found.is_directory && !is_root {
-                let file = HostFile { path: found.path, is_directory: true };
+                let file = HostFile::of_host(found.path);
                 self.tools.paths.push((file, Access::Build));
             }
         }
@@ -308,7 +310,7 @@ impl<'c> Search<'c> {
         }
         let is_seen = access == Access::Install && path.starts_with(&self.caller.project);
         if !is_seen {
-            self.tools.paths.push((HostFile { path, is_directory }, access));
+            self.tools.paths.push((HostFile { is_directory, ..HostFile::of_host(path) }, access));
         }
         true
     }
