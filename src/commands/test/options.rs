@@ -116,7 +116,7 @@ pub(crate) struct Test {
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     pub(super) bundle: Option<PathBuf>,
     /// Image whose files and program to use, named as in 'husk bundle'
-    #[arg(long, conflicts_with_all = ["rootfs", "bundle", "image"])]
+    #[arg(long, conflicts_with_all = ["rootfs", "bundle"])]
     pub(super) image: Option<OsString>,
     /// Make a file or directory writable
     #[arg(long, value_name = "PATH")]
