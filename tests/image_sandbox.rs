@@ -246,3 +246,18 @@ fn other_options_work_with_an_image() {
     let seen = place.test(&["--image", &reference, "--explain", "always", "--", "/guest", "cat", "/none"]);
     seen.fails(1, "No such file or directory");
 }
+
+#[test]
+fn service_may_run_in_an_image() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let layout = image(json!({ "Entrypoint": ["/guest"], "Cmd": ["serve", "7000"] }));
+    let config = place.path("husk.toml");
+    let service = |keys: &str| format!("[[service]]\nname = \"web\"\n{keys}\nready = {{ port = 7000 }}\n");
+    let (config_text, guest) = (config.to_str().unwrap(), guest().to_str().unwrap().to_owned());
+    let ask = || place.test(&["--config", config_text, "--", &guest, "ask", "7000", "count"]);
+    fs::write(&config, service(&format!("image = {:?}", oci(&layout)))).unwrap();
+    ask().prints("1");
+    fs::write(&config, service("image = \"oci:/no/such\"")).unwrap();
+    ask().fails(125, "service web: image oci:/no/such: open /no/such/index.json");
+}
