@@ -24,7 +24,7 @@ fn exec_returns_the_programs_exit_code_or_255() {
     let exec = |words: &[&str]| runtime.call("exec", words);
     assert_eq!(exec(&["c", "/guest", "exit", "7"]).0.status.code(), Some(7));
     exec(&["c", "/missing"]).fails(255, "o such file or directory");
-    exec(&["c"]).fails(255, "empty");
+    exec(&["c"]).fails(255, if is_husk() { "PROGRAM: is missing" } else { "empty" });
     exec(&["none", "/guest", "exit", "0"]).fails(255, "container does not exist");
 }
 

@@ -91,7 +91,7 @@ fn service_shares_nothing_but_its_network_with_the_test() {
     need!(has_sandboxes(), "needs user namespaces");
     let served = Served::server("");
     served.sh("touch /tmp/mine; ask 7000 exists /tmp/mine").prints("false\n");
-    served.sh("ls /tmp; ask 7000 exists /tmp").prints("true\n");
+    served.sh("ls /var/tmp; ask 7000 exists /var/tmp").prints("true\n");
     // The first process, the server and nothing of the test.
     served.sh("ask 7000 processes").prints("2\n");
     served.sh("ls -d /proc/[0-9]* | wc -l").prints("4\n");
@@ -153,7 +153,7 @@ fn service_runs_only_for_the_tests_that_it_names() {
 #[test]
 fn service_is_ready_when_it_says_so() {
     need!(has_sandboxes(), "needs user namespaces");
-    let late = "command = [\"sh\", \"-c\", \"read x < /proc/sys/kernel/ostype; exec GUEST serve 7000\"]";
+    let late = "command = [\"sh\", \"-c\", \"read x < /proc/sys/kernel/ostype; exec GUEST serve 7000\"]\nread = [\"GUEST\"]";
     for ready in [
         "{ port = 7000 }",
         "{ log = \"serving\" }",
@@ -226,7 +226,7 @@ fn output_of_services_is_part_of_a_failed_tests_reports() {
 #[test]
 fn flood_of_output_is_neither_kept_nor_in_the_way() {
     need!(has_sandboxes(), "needs user namespaces");
-    let flood = "[[service]]\nname = \"web\"\nready = { port = 7000 }\n\
+    let flood = "[[service]]\nname = \"web\"\nread = [\"GUEST\"]\nready = { port = 7000 }\n\
                  command = [\"sh\", \"-c\", \"head -c 100m /dev/zero | tr '\\\\\\\\0' x; exec GUEST serve 7000\"]\n";
     let served = Served::new(flood);
     let json = served.place.path("l.json");

@@ -252,7 +252,7 @@ pub(crate) struct Tests {
     /// Run a failed test again up to this often; if it passes, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
-    /// Do not run a test again that passed with the same --inputs; results are kept here
+    /// Remember here which tests passed with which --inputs, and do not run them again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle", "image"])]
     pub(super) cache: Option<PathBuf>,
     /// Run tests even if --cache has their results, and compare

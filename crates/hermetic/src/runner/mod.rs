@@ -499,7 +499,7 @@ impl Runner<'_> {
                 self.notes.push(format!("{}: {note}", part.name));
             }
             if part.is_failed(ended) {
-                if !part.said.is_empty() && !part.said.ends_with('\n') {
+                if !text.is_empty() && !part.said.is_empty() && !part.said.ends_with('\n') {
                     part.said.push('\n');
                 }
                 part.said += &text;
