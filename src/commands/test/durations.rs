@@ -2,11 +2,10 @@
 
 use super::options::Tests;
 use super::record::{self, Damage, Line};
-use super::report::Named;
 use crate::output::log::{Log, with_causes};
 use crate::session::Session;
 use anyhow::{Result, bail};
-use husk_hermetic::{Division, Durations, Profile};
+use husk_hermetic::Durations;
 use std::fs;
 use std::path::Path;
 
@@ -43,21 +42,5 @@ impl Tests {
     pub(super) fn durations(&self, session: &Session<'_>) -> Result<Option<Durations>> {
         let path = self.durations.as_deref();
         Ok(path.map(|path| read(path, self.json.as_deref(), session.log)).transpose()?.flatten())
-    }
-
-    pub(super) fn division<'d>(&self, suite: &'d str, durations: Option<&'d Durations>) -> Division<'d> {
-        Division { suite, shard: self.shard, durations }
-    }
-
-    /// Returns the names in reports, and the durations that divide the tests.
-    pub(super) fn names(
-        &self,
-        named: fn(&Profile, Option<(usize, usize)>) -> Named,
-        profile: &Profile,
-        durations: Option<&Durations>,
-    ) -> Named {
-        let mut names = named(profile, self.shard);
-        names.durations = durations.map(Durations::digest);
-        names
     }
 }

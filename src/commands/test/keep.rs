@@ -1,6 +1,6 @@
 //! `--keep`: copies what the program wrote to a directory.
 
-use super::written;
+use super::writable::written;
 use anyhow::{Context as _, Result, bail};
 use husk_hermetic::{Ended, KeepDirectory, Kept, Profile};
 use std::path::{self, Path, PathBuf};

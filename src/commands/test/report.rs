@@ -206,6 +206,11 @@ impl Report {
         })
     }
 
+    /// Returns the name of the suite.
+    pub(crate) fn suite(&self) -> &str {
+        &self.suite
+    }
+
     /// Adds what a run of tests reports.
     pub(crate) fn record(&mut self, event: Event<'_>) {
         match event {

@@ -54,21 +54,7 @@ pub enum Recalled {
 /// Returns how a program ended that has exited with this code.
 #[cfg(test)]
 pub(crate) fn exited(code: i32) -> Ended {
-    Ended {
-        status: ExitStatus::from_raw(code << 8),
-        wall: Duration::from_millis(5),
-        usage: Usage::default(),
-        remaining: Vec::new(),
-        reached: None,
-        full: None,
-        had_terminal: false,
-        was_signalled: false,
-        losses: Vec::new(),
-        services: Vec::new(),
-        not_run: None,
-        files: None,
-        recalled: None,
-    }
+    Ended::new(ExitStatus::from_raw(code << 8), Duration::from_millis(5))
 }
 
 /// Why a program was not run.
@@ -104,11 +90,11 @@ impl Display for DiskLimit {
 }
 
 impl Ended {
-    /// Returns the end of a program that was not run, because it passed before and took this time.
-    pub(crate) fn recalled(wall: Duration) -> Self {
+    /// Returns the end of a program that used and left nothing.
+    fn new(status: ExitStatus, wall: Duration) -> Self {
         Self {
-            status: ExitStatus::default(),
-            wall: Duration::ZERO,
+            status,
+            wall,
             usage: Usage::default(),
             remaining: Vec::new(),
             reached: None,
@@ -119,8 +105,14 @@ impl Ended {
             services: Vec::new(),
             not_run: None,
             files: None,
-            recalled: Some(Recalled::Cached(wall)),
+            recalled: None,
         }
+    }
+
+    /// Returns the end of a program that was not run, because it passed before and took this time.
+    pub(crate) fn recalled(wall: Duration) -> Self {
+        let recalled = Some(Recalled::Cached(wall));
+        Self { recalled, ..Self::new(ExitStatus::default(), Duration::ZERO) }
     }
 
     /// Returns whether the program was not run, because it passed before.
@@ -137,21 +129,8 @@ impl Ended {
             NotRun::Services(_) => None,
             NotRun::Signal(signal) => Some(signal.number()),
         };
-        Self {
-            status: ExitStatus::from_raw(signal.unwrap_or(NO_SANDBOX << 8)),
-            wall,
-            usage: Usage::default(),
-            remaining: Vec::new(),
-            reached: None,
-            full: None,
-            had_terminal: false,
-            was_signalled: signal.is_some(),
-            losses: Vec::new(),
-            services: Vec::new(),
-            not_run: Some(why),
-            files: None,
-            recalled: None,
-        }
+        let status = ExitStatus::from_raw(signal.unwrap_or(NO_SANDBOX << 8));
+        Self { was_signalled: signal.is_some(), not_run: Some(why), ..Self::new(status, wall) }
     }
 
     /// Returns a line for each service that ended before the program, or because of which it was not run.

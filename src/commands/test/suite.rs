@@ -1,0 +1,130 @@
+//! Many tests, each in its own sandbox: those of a test binary, or those that another tool lists.
+
+use super::options::{Tests, What};
+use super::report::{Named, Report};
+use super::run::Run;
+use super::{cache, plans, program};
+use crate::exit::Exit;
+use crate::output::Lasting;
+use crate::output::log::with_causes;
+use anyhow::Result;
+use husk_hermetic::{BinaryKind, Choice, Error, Explain, Isolation, Profile, Screen, Setting, Suite};
+use rustix::termios::tcgetwinsize;
+use std::cell::RefCell;
+use std::io::{LineWriter, Write, stdout};
+use std::rc::Rc;
+
+impl Run<'_> {
+    /// Runs the tests of a test binary, as a runner for cargo.
+    pub(super) fn binary(mut self) -> Result<Exit> {
+        let kind = husk_hermetic::binary_kind(&self.profile);
+        if self.test.plan {
+            return plans::print(self, kind);
+        }
+        if kind == BinaryKind::Other {
+            return program::as_it_is(&self.profile);
+        }
+        husk_hermetic::show(&mut self.profile);
+        let mut report = self.report(Named::binary)?;
+        if kind == BinaryKind::Tests {
+            let (tests, written) = self.tests(true, &mut report, husk_hermetic::run_tests)?;
+            if let Some(tests) = tests {
+                return self.finish(tests, written, report);
+            }
+        }
+        if husk_hermetic::is_in_first_shard(&self.profile) {
+            return self.run_listed(report);
+        }
+        self.run_program(Some(report))
+    }
+
+    /// Runs the tests that another tool lists.
+    pub(super) fn suite(mut self) -> Result<Exit> {
+        let Tests { each, tap, .. } = self.test.tests;
+        let suite = Suite::of(&self.profile, each.map(What::each), tap).map_err(Error::Setting)?;
+        let mut report =
+            self.report(if tap && each.is_some() { Named::programs } else { Named::command })?;
+        let (tests, written) = self.tests(false, &mut report, |profile, how, choice, results| {
+            husk_hermetic::run_suite(profile, how, &suite, choice, results)
+        })?;
+        self.finish(tests, written, report)
+    }
+
+    /// Runs tests. Also returns whether the results could be written: tests run and are reported even if not.
+    fn tests<T>(
+        &mut self,
+        is_binary: bool,
+        report: &mut Report,
+        run: impl FnOnce(&Profile, Isolation, &mut Choice<'_>, &mut dyn Write) -> Result<T, Error>,
+    ) -> Result<(T, Result<()>)> {
+        let mut cache = self.cache.take();
+        let name = report.suite().to_owned();
+        let setting = self.setting(self.test.explain.explain(), is_binary);
+        let mut choice = Choice {
+            division: self.division(&name),
+            fails_fast: self.test.tests.fail_fast,
+            setting: &setting,
+            screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+            cache: cache.as_mut(),
+            record: &mut |event| report.record(event),
+        };
+        let mut results = LineWriter::new(Lasting::default());
+        let tests = run(&self.profile, self.how, &mut choice, &mut results)?;
+        results.flush()?;
+        drop(setting);
+        self.cache = cache;
+        Ok((tests, results.get_ref().finish()))
+    }
+
+    /// Writes the reports on tests that have ended.
+    fn finish(
+        mut self,
+        tests: husk_hermetic::Tests,
+        written: Result<()>,
+        report: Report,
+    ) -> Result<Exit> {
+        cache::finish(self.cache.as_mut(), self.session);
+        tests.losses.iter().for_each(|loss| self.session.log.warning(loss));
+        tests.notes.iter().for_each(|note| self.session.log.warning(note));
+        report.finish(tests.not_run, tests.not_begun)?;
+        written?;
+        Ok(if tests.success { Exit::Success } else { Exit::Tests })
+    }
+
+    /// Returns a function that returns how to run the named test. Few tests have options of their own; each distinct set
+    /// of options gets its own plan.
+    pub(super) fn setting(
+        &self,
+        explain: Explain,
+        is_binary: bool,
+    ) -> impl Fn(&str) -> Result<Rc<Setting>, Error> {
+        let tests = &self.test.tests;
+        let usual = Rc::new(Setting { profile: self.profile.clone(), retries: tests.retries, explain });
+        let known = RefCell::new(vec![usual.clone()]);
+        move |name: &str| {
+            let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
+            let Some(configured) = self.configured else { return Ok(usual.clone()) };
+            let (test, image) = configured.named(name).map_err(wrong)?;
+            let (retries, explain) = (test.tests.retries, test.explain.explain());
+            let mut profile = test.profile(image, &self.tools);
+            // The warnings are the same for each test.
+            drop(husk_hermetic::show_outputs(&mut profile));
+            if is_binary {
+                husk_hermetic::show(&mut profile);
+            }
+            tests.refuse_reports(&profile).map_err(wrong)?;
+            let setting = Setting { profile, retries, explain };
+            let mut known = known.borrow_mut();
+            let is_known = known.iter().find(|known| ***known == setting);
+            Ok(is_known.cloned().unwrap_or_else(|| {
+                known.push(Rc::new(setting));
+                known[known.len() - 1].clone()
+            }))
+        }
+    }
+}
+
+/// Assumes 80 columns if the terminal does not report its width.
+fn screen(columns: usize) -> Screen {
+    Screen { columns: if columns == 0 { 80 } else { columns } }
+}
