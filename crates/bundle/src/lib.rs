@@ -24,4 +24,5 @@ pub use error::{Error, ErrorKind, Field, Notice, UnknownName, Warning};
 pub use fields::mounts::bind_mount;
 pub use fields::{exec, resources};
 pub use help::known;
+pub use help::near::nearest;
 pub use help::problems::{Problems, problems, problems_in};

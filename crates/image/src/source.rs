@@ -126,7 +126,8 @@ fn open(path: &Path) -> Result<File, Error> {
     open().map(File::from).map_err(|errno| Error::file("open", path, errno))
 }
 
-/// Returns an archive, or a temporary file with the content of a compressed one, whose files have no places of their own.
+/// Returns a file in which each entry of the archive has a position: the archive itself, or an unpacked copy if it is
+/// compressed.
 fn unpacked(file: File) -> io::Result<File> {
     let mut input = BufReader::with_capacity(256 << 10, file);
     if !decompress::is_compressed(input.fill_buf()?) {
@@ -141,7 +142,7 @@ fn unpacked(file: File) -> io::Result<File> {
     Ok(plain)
 }
 
-/// Opens a temporary file that has no name.
+/// Opens a temporary file and removes its name.
 fn temporary() -> io::Result<File> {
     let asked = std::env::var_os("TMPDIR").filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = || ["/var/tmp", "/tmp"].map(PathBuf::from).into_iter().find(|path| path.is_dir());

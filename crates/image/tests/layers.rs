@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// Returns root's ids for root. For users, who cannot change owners, returns a single id.
+/// Returns the ids that files can belong to: all for root, and a single one for other users, who cannot change owners.
 fn ids() -> Ids {
     let me = rustix::process::geteuid();
     if me.is_root() {

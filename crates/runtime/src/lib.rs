@@ -28,7 +28,7 @@ pub use error::{Error, NoRecord, UntrustedReason};
 pub use host::seal::{Environment, Sealed, is_exposed, prepare_process, seal, sealed_program};
 pub use host::subids::RootlessMaps;
 pub use host::users::{ImageUser, image_user};
-pub use husk_bundle::{LAYERS, Notice, Warning};
+pub use husk_bundle::{LAYERS, Notice, Warning, nearest};
 pub use husk_cgroup::{OomEvent, OomWatch, Resources};
 pub use husk_listing::Cause;
 pub use husk_plan::hooks::OCI_VERSION;

@@ -37,7 +37,7 @@ pub(crate) struct Begin {
     pub(crate) shard: (usize, usize),
     /// Microseconds since 1970.
     pub(crate) began: u64,
-    /// The same as in RFC 3339.
+    /// The same time in the format of RFC 3339.
     pub(crate) timestamp: String,
     /// The digest of the durations that divided the tests, if there were any.
     pub(crate) durations: Option<u64>,
@@ -293,7 +293,7 @@ impl Line {
 pub(crate) enum Damage {
     /// This line is not one of a report.
     Line(usize),
-    /// The last line has no end.
+    /// The last line has no line break.
     CutOff(usize),
 }
 

@@ -86,7 +86,11 @@ impl<'r> Run<'r> {
 }
 
 /// Returns the profile of the options' bundle or image, and a lock that keeps a bundle's layers in the store.
-pub(super) fn of_bundle(test: &Test, images: &Images, session: &Session<'_>) -> Result<(Profile, Option<Held>)> {
+pub(super) fn of_bundle(
+    test: &Test,
+    images: &Images,
+    session: &Session<'_>,
+) -> Result<(Profile, Option<Held>)> {
     if let Some(image) = &test.image {
         let profile = images.profile(image)?;
         if test.program.is_empty() && profile.args.is_empty() {

@@ -11,8 +11,8 @@
 //! Besides the keys of a service, a table has options of `husk test`, which apply to the sandbox of the service, and the
 //! conditions of an override. The options of tests do not apply to services.
 
-use super::run::of_bundle;
 use super::options::{self, Test};
+use super::run::of_bundle;
 use super::settings::{
     CONDITIONS, Key, Patterns, SetOption, Settings, SettingsReader, Subject, Table, Value, in_order,
 };

@@ -22,6 +22,7 @@ use super::excerpt::Excerpt;
 use super::services::{self, ServiceTable};
 use super::trusted::{self, TrustedFile};
 use crate::output::log::Log;
+use crate::output::near;
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::ValueParser;
 use clap::{ArgAction, Command};
@@ -261,8 +262,8 @@ impl SettingsReader<'_> {
         } else if CONDITIONS.contains(&name) {
             format!("{name} says which tests an [[{OVERRIDE}]] applies to; move it below one")
         } else {
-            let near = nearest(name, all.into_iter());
-            let hint = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            let question = near::question(name, all.iter().map(String::as_str));
+            let hint = question.map(|question| format!("; {question}")).unwrap_or_default();
             format!("unknown option '{name}'{hint}")
         };
         self.wrong(key.span(), what)
@@ -335,15 +336,9 @@ fn is_like(name: &str, pattern: &str) -> bool {
     places.filter_map(|place| name.get(place..)).any(|name| is_like(name, rest))
 }
 
-/// Returns the known name most similar to a wrong one, if any is similar.
-fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    let named = names.map(|name| (strsim::osa_distance(wrong, &name), name));
-    named.filter(|(distance, name)| *distance <= name.len() / 3 + 1).min().map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{is_like, nearest};
+    use super::is_like;
 
     #[test]
     fn star_matches_anything() {
@@ -356,14 +351,5 @@ mod tests {
         ] {
             assert_eq!(is_like(name, pattern), is, "{name} {pattern}");
         }
-    }
-
-    #[test]
-    fn nearest_name_is_suggested() {
-        let names = || ["timeout", "net", "write", "test"].map(str::to_owned).into_iter();
-        assert_eq!(nearest("timout", names()).as_deref(), Some("timeout"));
-        // Two letters in the wrong order are one mistake.
-        assert_eq!(nearest("tets", names()).as_deref(), Some("test"));
-        assert_eq!(nearest("colour", names()), None);
     }
 }

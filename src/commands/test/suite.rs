@@ -42,8 +42,7 @@ impl Run<'_> {
     pub(super) fn suite(mut self) -> Result<Exit> {
         let Tests { each, tap, .. } = self.test.tests;
         let suite = Suite::of(&self.profile, each.map(What::each), tap).map_err(Error::Setting)?;
-        let mut report =
-            self.report(if tap && each.is_some() { Named::programs } else { Named::command })?;
+        let mut report = self.report(if tap && each.is_some() { Named::programs } else { Named::command })?;
         let (tests, written) = self.tests(false, &mut report, |profile, how, choice, results| {
             husk_hermetic::run_suite(profile, how, &suite, choice, results)
         })?;
@@ -77,12 +76,7 @@ impl Run<'_> {
     }
 
     /// Writes the reports on tests that have ended.
-    fn finish(
-        mut self,
-        tests: husk_hermetic::Tests,
-        written: Result<()>,
-        report: Report,
-    ) -> Result<Exit> {
+    fn finish(mut self, tests: husk_hermetic::Tests, written: Result<()>, report: Report) -> Result<Exit> {
         cache::finish(self.cache.as_mut(), self.session);
         tests.losses.iter().for_each(|loss| self.session.log.warning(loss));
         tests.notes.iter().for_each(|note| self.session.log.warning(note));

@@ -2,6 +2,5 @@
 
 mod hint;
 pub mod known;
+pub(crate) mod near;
 pub(crate) mod problems;
-
-pub(crate) use hint::near;

@@ -2,7 +2,7 @@
 //! runc, and refuses values that no field can hold.
 
 use crate::error::{Error, ErrorKind, Field, Warning};
-use crate::help::near;
+use crate::help::near::nearest;
 use serde_json::{Map, Value};
 
 /// Changes the tree so that serde reads it as Go does.
@@ -60,9 +60,11 @@ pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
                     if names_are_free || KEYS.iter().any(&is) {
                         look(member, &here, found);
                     } else if !(matches!(place, JsonPath::Top) && ELSEWHERE.iter().any(is)) {
-                        let meant = near(key, KEYS.iter().copied());
-                        let meant =
-                            meant.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+                        let meant = nearest(key, KEYS.iter().copied());
+                        let meant = meant
+                            .first()
+                            .map(|known| format!("; did you mean {known:?}?"))
+                            .unwrap_or_default();
                         found.push(Warning::new(here.field(), format!("is unknown and ignored{meant}")));
                     }
                 }

@@ -152,7 +152,7 @@ fn own_file(index: &mut Index) -> std::io::Result<Digest> {
     const SELF: &str = "/proc/self/exe";
     let (path, identity) = (fs::read_link(SELF)?, Identity::of(&stat(SELF)?));
     match index.digest(&path, identity) {
-        // It has been replaced since, or has no name here.
+        // Another file is now at this path, or none.
         Err(_) => Ok(Digest::of_stream(File::open(SELF)?)?.0),
         digest => digest,
     }

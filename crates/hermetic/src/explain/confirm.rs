@@ -2,7 +2,7 @@
 //!
 //! The program chooses what is suggested, so the program could ask for a secret, or for the socket of a service. For
 //! that reason this run is granted only ordinary files that do not look like secrets. Nothing that it writes leaves the
-//! sandbox: it has no network, and husk discards its output and all its changes to files and caches.
+//! sandbox. The run has no network, and husk discards its output and its changes to files and caches.
 
 use super::judge::{Denial, Denied, Grant};
 use super::observed;

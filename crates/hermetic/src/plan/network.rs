@@ -15,8 +15,8 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::Signal;
 use husk_script::{Reg, Request, Step};
 
-/// Joins a network, and creates the other namespaces of the sandbox. Returns a sysfs of that network if the program gets
-/// one. It is created here, because its own user namespace has no privileges over the network.
+/// Joins a network, and creates the other namespaces of the sandbox. If the program gets a sysfs, returns one of that
+/// network. The sysfs must be created before the program's own user namespace, which has no privileges over the network.
 pub(super) fn join(
     profile: &Profile,
     host: &Host,

@@ -157,7 +157,8 @@ fn failure(element: &str, attempt: &Try) -> String {
     )
 }
 
-/// Describes what an attempt used, left running and was denied; JUnit has no element for that.
+/// Describes the resources of an attempt, the processes that it left running and its denials. JUnit has no elements for
+/// them.
 fn used(attempt: &Try) -> String {
     let mut text = format!(
         "husk: {:.3} s of CPU time, {} KiB of memory at peak\n",

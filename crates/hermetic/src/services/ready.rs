@@ -93,7 +93,7 @@ impl Readiness {
             // Only the program is certain to be in the network: the first process may not have joined it yet.
             Ready::Port(port) => {
                 let listens = |program: &RemainingProcess| port::listens(program.pid, *port);
-                // The same program as before, so that its pid has not been reused for a process elsewhere.
+                // Asked again after the look: if the program still runs, its pid was not that of another process meanwhile.
                 let program = sandbox.program().filter(listens);
                 match program.is_some() && program == sandbox.program() {
                     true => *self = Self::Ready,

@@ -95,8 +95,7 @@ fn error(field: String, text: String, hint: &str) -> Problem {
     Problem { severity: Severity::Error, field, text, hint }
 }
 
-/// Returns a problem if the root file system has no file at any place where the program may be. Returns none if mounts or
-/// hooks could bring the program.
+/// Returns a problem if the program is not in the root file system, unless a mount or hook could add it.
 fn missing_program(container: &Container) -> Option<Problem> {
     let process = container.process.as_ref()?;
     let program = process.args.first().filter(|program| !program.is_empty())?;
