@@ -1,7 +1,7 @@
 //! `husk test --plan --runner`: the plan of each test of a binary.
 
 use super::report::Named;
-use super::run::Run;
+use super::run::{Run, print_text};
 use crate::exit::Exit;
 use anyhow::Result;
 use husk_hermetic::{BinaryKind, Choice, Explain};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Prints the names of the tests that have the same options, then their steps. The binary only lists its tests.
 pub(super) fn print(mut run: Run<'_>, kind: BinaryKind) -> Result<Exit> {
     if kind == BinaryKind::Other {
-        return run.print_plan("runs without a sandbox, because it is not a test binary\n");
+        return print_text("runs without a sandbox, because it is not a test binary\n");
     }
     husk_hermetic::show(&mut run.profile);
     let suite = Named::binary(&run.profile, run.test.tests.shard).suite;

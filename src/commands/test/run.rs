@@ -80,9 +80,14 @@ impl<'r> Run<'r> {
 
     /// Prints the tools that were found, and these steps.
     pub(super) fn print_plan(&self, steps: &str) -> Result<Exit> {
-        output::print(&*escape::text(&(found(&self.tools) + steps)))?;
-        Ok(Exit::Success)
+        print_text(&(found(&self.tools) + steps))
     }
+}
+
+/// Prints text whose names the program may have chosen.
+pub(super) fn print_text(text: &str) -> Result<Exit> {
+    output::print(&*escape::text(text))?;
+    Ok(Exit::Success)
 }
 
 /// Returns the profile of the options' bundle or image, and a lock that keeps a bundle's layers in the store.

@@ -8,7 +8,7 @@ pub fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n
     let mut near: Vec<_> = names.map(|name| (osa_distance(&lower, &name.to_lowercase()), name)).collect();
     let least = near.iter().map(|(distance, _)| *distance).min();
     // A short word is near many unrelated ones.
-    let Some(least) = least.filter(|least| *least <= 2 && least * 3 <= typed.chars().count()) else {
+    let Some(least) = least.filter(|least| *least <= 3 && least * 5 <= typed.chars().count() * 2) else {
         return Vec::new();
     };
     near.retain(|(distance, _)| *distance == least);
@@ -30,6 +30,7 @@ mod tests {
             // Two letters in the wrong order are one mistake.
             ("chekcpoint", "checkpoint"),
             ("chek-point", "checkpoint"),
+            ("checkpoints-", "checkpoint"),
         ] {
             assert_eq!(near(typed), [meant], "{typed}");
         }
