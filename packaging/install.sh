@@ -13,6 +13,12 @@ bash=$root/share/bash-completion/completions/husk
 zsh=$root/share/zsh/site-functions/_husk
 fish=$root/share/fish/vendor_completions.d/husk.fish
 
+# Whether a directory belongs to every system.
+is_of_the_system() {
+    case $root in /usr | /usr/local) ;; *) return 1 ;; esac
+    case ${1#"$root"/} in bin | share | share/man | share/man/man1) ;; *) return 1 ;; esac
+}
+
 case ${1:-} in
 install)
     : "${HUSK:?is the binary to install}" "${SHIM:?is the shim to install}"
@@ -30,6 +36,13 @@ install)
     ;;
 uninstall)
     rm -f "$root/bin/husk" "$shim" "$man/husk.1" "$man"/husk-*.1 "$bash" "$zsh" "$fish"
+    # Also directories that are empty now, from the innermost on. A system's own stay, and those that are not below $root.
+    for directory in "${bash%/*}" "${zsh%/*}" "${fish%/*}" "$man" "$root/bin"; do
+        while [ "$directory" != "$root" ] && ! is_of_the_system "$directory"; do
+            rmdir "$directory" 2>/dev/null || break
+            directory=${directory%/*}
+        done
+    done
     ;;
 *)
     echo "usage: $0 install|uninstall" >&2

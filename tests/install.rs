@@ -61,8 +61,15 @@ fn install_adds_and_uninstall_removes_every_file() {
     let shim = root.path().join("usr/bin/containerd-shim-husk-v1");
     assert_eq!(fs::read_to_string(&shim).unwrap(), "the shim");
     assert_eq!(fs::metadata(&shim).unwrap().permissions().mode() & 0o777, 0o755);
+    let foreign = root.path().join("usr/share/man/man1/other.1");
+    fs::write(&foreign, "").unwrap();
     make("uninstall", &root);
-    assert_eq!(files(root.path()), [] as [PathBuf; 0]);
+    assert_eq!(files(root.path()), [foreign.clone()]);
+    assert_eq!(fs::read_dir(root.path().join("usr")).unwrap().count(), 1, "an empty directory is left");
+    make("install", &root);
+    fs::remove_file(foreign).unwrap();
+    make("uninstall", &root);
+    assert_eq!(fs::read_dir(root.path().join("usr")).unwrap().count(), 0, "an empty directory is left");
 }
 
 #[test]
@@ -99,8 +106,25 @@ fn bash_completes_verbs_options_values_and_containers() {
     assert_eq!(complete(&["register", "p"]), ["podman"]);
     assert_eq!(complete(&["--root", place, "kill", ""]), ["c"]);
     assert_eq!(complete(&["--root", "=", place, "kill", "--all", ""]), ["c"]);
-    // Files complete the signal, and the value of an option that is a path.
-    assert_eq!(complete(&["--root", place, "kill", "c", ""]), [""]);
+    assert_eq!(complete(&["--root", place, "kill", "c", "KI"]), ["KILL"]);
+    assert_eq!(
+        complete(&["--root", place, "kill", "c", "SIGT"]),
+        ["SIGTRAP", "SIGTERM", "SIGTSTP", "SIGTTIN", "SIGTTOU"]
+    );
+    assert_eq!(complete(&["--root", place, "kill", "c", "ST"]), ["STKFLT", "STOP"]);
+    // Only containers for which the verb can succeed are suggested.
+    for (verb, is_for) in [
+        ("pause", true),
+        ("exec", true),
+        ("start", false),
+        ("resume", false),
+        ("run", false),
+        ("delete", false),
+    ] {
+        assert_eq!(complete(&["--root", place, verb, ""]), [if is_for { "c" } else { "" }], "{verb}");
+    }
+    assert_eq!(complete(&["--root", place, "delete", "--force", ""]), ["c"]);
+    // Files complete the value of an option that is a path.
     assert_eq!(complete(&["create", "--bundle", ""]), [""]);
     assert!(complete(&["kill", "-"]).contains(&"--root".to_owned()));
 }
@@ -125,4 +149,8 @@ fn zsh_loads_its_script() {
     let script = "fpath=($SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -D -u
         autoload +X _husk; print -r -- $_comps[husk]";
     assert_eq!(shell("zsh", script, &root, &[]), ["_husk"]);
+    let suggests =
+        "fpath=($SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -D -u; autoload +X _husk
+        _describe() { print -r -- \"[$1]\" ${found[1]} }; words=(husk resu) CURRENT=2; _husk";
+    assert_eq!(shell("zsh", suggests, &root, &[]), ["[] resume:Resume the processes of a paused container"]);
 }

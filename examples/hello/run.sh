@@ -1,17 +1,20 @@
 #!/bin/sh
 # Makes a bundle from the config.json beside this file, prints its plan and runs it. For an ordinary user it takes the
-# configuration of examples/rootless.
+# configuration of examples/rootless. Builds husk first, unless $HUSK is one; the program is in examples/ beside it.
 set -eu
 cd "$(dirname "$0")/../.."
 
-target=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --quiet --release --package husk --bin husk --example hello
-husk=target/$target/release/husk
+husk=${HUSK-}
+if [ -z "$husk" ]; then
+    cargo build --release --package husk --bin husk --example hello
+    husk=target/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+    echo
+fi
 
 bundle=$(mktemp -d)
 trap 'rm -rf "$bundle"' EXIT
 mkdir "$bundle/rootfs"
-cp "target/$target/release/examples/hello" "$bundle/rootfs/hello"
+cp "${husk%/*}/examples/hello" "$bundle/rootfs/hello"
 if [ "$(id -u)" = 0 ]; then
     cp examples/hello/config.json "$bundle"
 else
@@ -23,3 +26,13 @@ echo "\$ husk plan"
 echo
 echo "\$ husk run hello"
 "$husk" run --bundle "$bundle" "hello-$$"
+
+install='make install'
+[ "$(id -u)" = 0 ] || install='make install PREFIX=~/.local'
+cat <<END
+
+Next:
+  $install
+  husk bundle docker.io/library/busybox box && husk run --bundle box b1    # a shell in a container
+  husk test -- make test                                                   # tests of a project, in a sandbox
+END

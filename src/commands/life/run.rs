@@ -19,7 +19,9 @@ EXAMPLES:
   {husk} run web-1                      run the bundle in the current directory
   {husk} run --bundle /srv/web web-1    run another bundle
   {husk} run --detach web-1             run it in the background
-  {husk} run --timings web-1            show how long each step took
+  {husk} run --timings web-1            show how long the steps took, and which took longest
+  {husk} run --timings=all.txt web-1    write the time of every step to a file
+  {husk} run --timings=all.svg web-1    draw them
 ";
 
 pub(crate) const COMMON: &[&str] = &["--bundle", "--pid-file", "--console-socket", "--detach"];
@@ -42,7 +44,7 @@ pub(crate) struct RareRun {
     /// Keep the container after it exits
     #[arg(long)]
     keep: bool,
-    /// Report how long each step took, on standard error or as an SVG file
+    /// Report how long steps took, on standard error or in a text or SVG file
     #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     timings: Option<PathBuf>,
     /// Do not adopt orphans of a container without a pid namespace of its own
@@ -72,9 +74,15 @@ impl Perform for Run {
             // A container that failed has not reported its steps, but husk's own spans are known.
             let waterfall = Waterfall::new(request.timings.spans());
             if file == Path::new("-") {
-                output::tell(&escape::text(&waterfall.to_string()));
+                output::tell(&escape::text(&waterfall.folded().to_string()));
             } else {
-                let written = std::fs::write(&picture, waterfall.svg());
+                let is_picture = picture.extension().is_some_and(|extension| extension == "svg");
+                let text = if is_picture {
+                    waterfall.folded().svg()
+                } else {
+                    escape::text(&waterfall.to_string()).into_owned()
+                };
+                let written = std::fs::write(&picture, text);
                 written.with_context(|| format!("write {}", picture.display()))?;
             }
         }

@@ -12,7 +12,7 @@ use crate::session::{Session, absolute};
 use crate::verb::{Perform, Verb};
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
-use husk_runtime::Store;
+use husk_runtime::{Signal, Status, Store};
 use std::path::Path;
 
 pub(crate) const MORE: &str = "
@@ -74,7 +74,8 @@ _husk() {
     if [[ -n "$found" ]]; then
         found=("${(@)found//:/\\:}")
         found=("${(@)found/$'\t'/:}")
-        _describe husk found
+        # Without a description, which zsh would show as the heading of a group.
+        _describe '' found
     else
         _files
     fi
@@ -112,9 +113,11 @@ fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
         match typed.command.get_positionals().nth(typed.names) {
             // Every verb names its container argument `id`.
             Some(argument) if argument.get_id() == "id" => {
-                let said = typed.root.and_then(|root| Some(Store::new(absolute(Path::new(&root)).ok()?)));
-                containers(said.as_ref().unwrap_or(store))
+                let named = typed.root.as_ref();
+                let named = named.and_then(|root| Some(Store::new(absolute(Path::new(root)).ok()?)));
+                containers(named.as_ref().unwrap_or(store), &typed)
             }
+            Some(argument) if argument.get_id() == "signal" => signals(&last),
             Some(argument) => values(argument),
             None => Vec::new(),
         }
@@ -133,6 +136,8 @@ struct Typed {
     expecting: Option<Arg>,
     /// The number of the verb's words that are not options.
     names: usize,
+    /// Whether `--force` is among them.
+    is_forced: bool,
     /// The value of `--root`.
     root: Option<String>,
 }
@@ -140,7 +145,7 @@ struct Typed {
 impl Typed {
     fn read(words: &[String]) -> Self {
         let command = options::program();
-        let mut typed = Self { verb: None, command, expecting: None, names: 0, root: None };
+        let mut typed = Self { verb: None, command, expecting: None, names: 0, is_forced: false, root: None };
         for word in words {
             typed.add(word);
         }
@@ -160,6 +165,7 @@ impl Typed {
                     || option.get_short().is_some_and(|short| name == short.to_string())
             };
             let option = self.command.get_arguments().find(is_meant);
+            self.is_forced |= option.is_some_and(|option| option.get_long() == Some("force"));
             self.expecting = option.filter(|option| option.get_action().takes_values()).cloned();
             if let Some(value) = value {
                 self.add(value);
@@ -178,10 +184,35 @@ fn values(argument: &Arg) -> Vec<(String, String)> {
     values.map(|value| (value.get_name().to_owned(), String::new())).collect()
 }
 
-fn containers(store: &Store) -> Vec<(String, String)> {
+/// Returns the containers for which the verb can succeed.
+fn containers(store: &Store, typed: &Typed) -> Vec<(String, String)> {
+    let verb = typed.verb.map(|verb| verb.name).unwrap_or_default();
     // Tolerated: if the containers cannot be listed, none are suggested.
-    let found = husk_runtime::list(store).unwrap_or_default();
-    found.into_iter().flatten().map(|state| (state.id.clone(), state.status.to_string())).collect()
+    let found = husk_runtime::list(store).unwrap_or_default().into_iter().flatten();
+    let found = found.filter(|state| is_for(verb, typed.is_forced, state.status));
+    found.map(|state| (state.id.clone(), state.status.to_string())).collect()
+}
+
+/// Whether a verb can succeed for a container of this status.
+fn is_for(verb: &str, is_forced: bool, status: Status) -> bool {
+    match verb {
+        // Their names are new.
+        "create" | "run" | "restore" => false,
+        "start" => status == Status::Created,
+        "delete" => is_forced || matches!(status, Status::Created | Status::Stopped),
+        "pause" => matches!(status, Status::Created | Status::Running),
+        "resume" => status == Status::Paused,
+        "checkpoint" => status == Status::Running,
+        "exec" | "kill" | "update" | "ps" | "events" | "wait" => status != Status::Stopped,
+        _ => true,
+    }
+}
+
+/// Returns the names of signals, with the prefix `SIG` if it was typed.
+fn signals(typed: &str) -> Vec<(String, String)> {
+    let prefix = if typed.starts_with('S') && !"STOP".starts_with(typed) { "SIG" } else { "" };
+    let names = Signal::NAMES.iter();
+    names.map(|(name, signal)| (format!("{prefix}{name}"), signal.number().to_string())).collect()
 }
 
 fn help(option: &Arg) -> String {

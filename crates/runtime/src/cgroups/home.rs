@@ -1,6 +1,6 @@
 //! Finds or makes the cgroup of a container's process, moves the process into it and sets its limits.
 
-use super::recorded::{SubCgroups, warning};
+use super::recorded::{SubCgroups, no_cgroup, warning};
 use crate::error::Error;
 use crate::host::namespaces::is_unprivileged;
 use crate::store::record::{Record, RecordedCgroup, RecordedUnit};
@@ -42,7 +42,7 @@ impl CgroupManager {
 pub(crate) fn company(record: &Record, below: &SubCgroups) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(kept) = &record.cgroup else {
         let asked = !below.is_empty();
-        return if asked { Err(Error::State("the container has no cgroup")) } else { Ok(None) };
+        return if asked { Err(no_cgroup(record)) } else { Ok(None) };
     };
     let mut directories = kept.place.directories().clone();
     for (controller, path) in below {

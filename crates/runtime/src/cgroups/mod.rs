@@ -11,5 +11,5 @@ pub(crate) mod resctrl;
 pub use home::CgroupManager;
 pub(crate) use home::{ChildCgroup, NewCgroup, company, of_process};
 pub(crate) use recorded::{
-    below, find, is_frozen, kill_all, kill_rest, leave, let_die, of, paths, remove, update,
+    below, find, is_frozen, kill_all, kill_rest, leave, let_die, no_cgroup, of, paths, remove, update,
 };

@@ -6,6 +6,7 @@ use crate::store::record::{Membership, Record, RecordedCgroup, RecordedUnit};
 use husk_bundle::{Field, Warning};
 use husk_cgroup::systemd::{self, Owner, Systemd, Unit};
 use husk_cgroup::{Cgroup, CgroupPaths, Layout, Resources};
+use rustix::process::geteuid;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -14,7 +15,16 @@ use std::time::Duration;
 /// How long removal waits for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const NO_CGROUP: Error = Error::State("the container has no cgroup");
+/// Returns the error that a container has no cgroup, and the reason.
+pub(crate) fn no_cgroup(record: &Record) -> Error {
+    Error::State(if record.cgroup.is_some() {
+        "the container's cgroup no longer exists"
+    } else if geteuid().is_root() {
+        "the container has no cgroup: none were mounted when it was created, or --cgroup-manager was disabled"
+    } else {
+        "the container has no cgroup: this user may not create any ('husk doctor' says what to change)"
+    })
+}
 
 impl RecordedUnit {
     fn owner(&self) -> Owner {
@@ -139,12 +149,12 @@ pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
 
 /// Like [`find`], but a container without a cgroup is an error.
 pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
-    find(record)?.ok_or(NO_CGROUP)
+    find(record)?.ok_or_else(|| no_cgroup(record))
 }
 
 /// Returns the paths of a container's cgroup.
 pub(crate) fn paths(record: &Record) -> Result<&CgroupPaths, Error> {
-    record.cgroup.as_ref().map(|kept| &kept.place).ok_or(NO_CGROUP)
+    record.cgroup.as_ref().map(|kept| &kept.place).ok_or_else(|| no_cgroup(record))
 }
 
 /// Paths below a container's cgroup, by controller. The empty name stands for all controllers, or version 2.

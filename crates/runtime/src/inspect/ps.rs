@@ -16,7 +16,7 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
     match cgroups::find(&record)? {
         Some(cgroup) => Ok(cgroup.pids()?),
         None if !record.process.map_or(Ok(false), ProcessId::is_alive)? => Ok(Vec::new()),
-        None => Err(Error::State("the container has no cgroup that lists its processes")),
+        None => Err(cgroups::no_cgroup(&record)),
     }
 }
 

@@ -97,7 +97,12 @@ pub fn signal(text: &str) -> Option<Signal> {
     }
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
-    let known = if name == "IOT" { "ABRT" } else { name };
+    let known = match name {
+        "IOT" => "ABRT",
+        "CLD" => "CHLD",
+        "POLL" => "IO",
+        _ => name,
+    };
     let named = Signal::NAMES.iter().find(|(name, _)| *name == known).map(|(_, signal)| *signal);
     named.or_else(|| real_time(name))
 }
@@ -126,6 +131,7 @@ mod tests {
         assert_eq!(number("KILL"), Some(9));
         assert_eq!(number("sigterm"), Some(15));
         assert_eq!(number("SIGIOT"), Some(6));
+        assert_eq!([number("CLD"), number("POLL"), number("STKFLT")], [Some(17), Some(29), Some(16)]);
         assert_eq!(number("37"), Some(37));
         assert_eq!(number("RTMIN+3"), Some(37));
         assert_eq!(number("SIGRTMAX"), Some(64));
