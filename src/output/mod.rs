@@ -11,6 +11,7 @@ pub(crate) mod escape;
 pub(crate) mod log;
 pub(crate) mod name;
 pub(crate) mod near;
+pub(crate) mod terminal;
 pub(crate) mod timings;
 
 use anyhow::{Context as _, Result};

@@ -1,13 +1,13 @@
 //! `husk list`, in runc's format: engines read the JSON, people the table.
 
 use crate::exit::Exit;
+use crate::output::terminal::{self, Colour, Painter};
 use crate::output::{self, escape};
 use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::Result;
 use clap::ValueEnum;
-use husk_runtime::State;
-use std::fmt::Write as _;
+use husk_runtime::{State, Status};
 
 /// List containers
 #[derive(Debug, clap::Args)]
@@ -35,11 +35,13 @@ impl Perform for List {
                 Err((id, error)) => session.log.warning(&format!("{id}: {error}")),
             }
         }
-        output::print(match (self.quiet, self.format) {
-            (true, _) => states.iter().map(|state| format!("{}\n", state.id)).collect(),
-            (false, Format::Json) => json(&states)?,
-            (false, Format::Table) => table(&states),
-        })?;
+        match (self.quiet, self.format) {
+            (true, _) => {
+                output::print(states.iter().map(|state| format!("{}\n", state.id)).collect::<String>())?
+            }
+            (false, Format::Json) => output::print(json(&states)?)?,
+            (false, Format::Table) => terminal::page(&table(&states, Painter::of_standard_output()))?,
+        };
         Ok(Exit::Success)
     }
 }
@@ -51,8 +53,9 @@ fn json(states: &[State]) -> Result<String> {
 }
 
 /// Formats containers as a table. Columns are three wider than their widest cell, and at least twelve wide.
-fn table(states: &[State]) -> String {
+fn table(states: &[State], painter: Painter) -> String {
     const COLUMNS: usize = 6;
+    const STATUS: usize = 2;
     let head = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"].map(str::to_owned);
     let row = |state: &State| {
         [
@@ -69,14 +72,27 @@ fn table(states: &[State]) -> String {
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count() + 3).max().unwrap_or(0).max(12);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    rows.iter().fold(String::new(), |mut text, row| {
+    let colours = std::iter::once(None).chain(states.iter().map(|state| Some(colour(state.status))));
+    rows.iter().zip(colours).fold(String::new(), |mut text, (row, colour)| {
         for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // The last column is not padded. Writing to a `String` cannot fail.
+            // The last column is not padded.
             let width = if index + 1 == COLUMNS { 0 } else { width };
-            let written = write!(text, "{cell:width$}");
-            debug_assert!(written.is_ok());
+            let cell = format!("{cell:width$}");
+            match colour.filter(|_| index == STATUS) {
+                Some(colour) => text += &painter.paint(&cell, colour),
+                None => text += &cell,
+            }
         }
         text.push('\n');
         text
     })
+}
+
+fn colour(status: Status) -> Colour {
+    match status {
+        Status::Running => Colour::Green,
+        Status::Creating | Status::Created => Colour::Cyan,
+        Status::Paused => Colour::Yellow,
+        Status::Stopped => Colour::Grey,
+    }
 }

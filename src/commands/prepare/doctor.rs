@@ -1,6 +1,7 @@
 //! `husk doctor`.
 
 use crate::exit::Exit;
+use crate::output::terminal::{self, Colour, Painter};
 use crate::output::{self, escape};
 use crate::session::Session;
 use crate::verb::Perform;
@@ -9,7 +10,6 @@ use clap::ValueEnum;
 use husk_hermetic::{Caller, Tools};
 use husk_runtime::doctor::{self, Finding, Verdict};
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, stdout};
 
 pub(crate) const MORE: &str = "
 Checks what containers need and prints how to fix what is missing. It tries each operation in a separate process and
@@ -43,10 +43,10 @@ impl Perform for Doctor {
         let mut found = doctor::examine();
         found.push(state(session));
         found.extend(tools());
-        output::print(match self.format {
-            Format::Json => escape::json(serde_json::to_string_pretty(&found)?) + "\n",
-            Format::Table => table(&found, stdout().is_terminal()),
-        })?;
+        match self.format {
+            Format::Json => output::print(escape::json(serde_json::to_string_pretty(&found)?) + "\n")?,
+            Format::Table => terminal::page(&table(&found, Painter::of_standard_output()))?,
+        };
         let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
         Ok(if is_ill { Exit::Failed } else { Exit::Success })
     }
@@ -80,7 +80,7 @@ fn tools() -> Option<Finding> {
     (!tools.found.is_empty()).then_some(finding)
 }
 
-fn table(found: &[Finding], is_coloured: bool) -> String {
+fn table(found: &[Finding], painter: Painter) -> String {
     let width = found.iter().map(|finding| finding.topic.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut add = |more: std::fmt::Arguments<'_>| {
@@ -90,12 +90,11 @@ fn table(found: &[Finding], is_coloured: bool) -> String {
     };
     for finding in found {
         let (word, colour) = match finding.verdict {
-            Verdict::Ok => ("ok", 32),
-            Verdict::Warning => ("warning", 33),
-            Verdict::Problem => ("problem", 31),
+            Verdict::Ok => ("ok", Colour::Green),
+            Verdict::Warning => ("warning", Colour::Yellow),
+            Verdict::Problem => ("problem", Colour::Red),
         };
-        let word = format!("{word:7}");
-        let word = if is_coloured { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
+        let word = painter.paint(&format!("{word:7}"), colour);
         add(format_args!("{word}  {:width$}  {}\n", finding.topic, escape::line(&finding.text)));
         if let Some(fix) = &finding.fix {
             add(format_args!("{:9}{:width$}  fix: {}\n", "", "", escape::line(fix)));

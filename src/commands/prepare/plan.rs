@@ -1,6 +1,7 @@
 //! `husk plan`.
 
 use crate::exit::Exit;
+use crate::output::terminal::{self, Colour, Painter};
 use crate::output::{self, escape};
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
@@ -50,10 +51,20 @@ impl Perform for Plan {
         } else if self.json {
             output::print(escape::json(json(&planned.steps)?))?;
         } else {
-            output::print(&*escape::text(&planned.listing))?;
+            let painter = Painter::of_standard_output();
+            let listing = escape::text(&planned.listing);
+            terminal::page(&listing.lines().map(|line| painted(line, painter)).collect::<String>())?;
         }
         Ok(Exit::Success)
     }
+}
+
+/// Returns a line of the listing with its number and field in colour.
+fn painted(line: &str, painter: Painter) -> String {
+    let indent = line.len() - line.trim_start().len();
+    let (number, rest) = line.split_at(line[indent..].find("  ").map_or(0, |end| indent + end));
+    let (field, step) = rest.split_at(rest.trim_start().find("  ").map_or(0, |end| end + 2));
+    painter.paint(number, Colour::Grey) + &painter.paint(field, Colour::Cyan) + step + "\n"
 }
 
 /// Formats steps as a JSON array with one object per line, so that a diff works by lines.
