@@ -28,7 +28,7 @@ const UNLISTED: [(&str, &str); 0] = [];
 /// the reason to skip the section.
 type Section = (&'static str, fn() -> Option<&'static str>, fn(&mut List));
 
-const SECTIONS: [Section; 16] = [
+const SECTIONS: [Section; 17] = [
     ("Arguments", nothing, commands::arguments),
     ("Values of options", nothing, commands::values),
     ("Files of husk", nothing, states::files),
@@ -41,6 +41,7 @@ const SECTIONS: [Section; 16] = [
     ("Hooks that fail", root, bundles::hooks),
     ("States of a container", root, states::verbs),
     ("A paused container", freezer, states::paused),
+    ("A container without a cgroup", root, states::without_cgroup),
     ("Options that need a container", root, states::options),
     ("spec and register", root, commands::files),
     ("test", sandboxes, sandboxes::sandboxes),

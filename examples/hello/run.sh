@@ -28,7 +28,7 @@ echo "\$ husk run hello"
 "$husk" run --bundle "$bundle" "hello-$$"
 
 install='make install'
-[ "$(id -u)" = 0 ] || install='make install PREFIX=~/.local'
+[ "$(id -u)" = 0 ] || install='make install PREFIX=$HOME/.local'
 cat <<END
 
 Next:

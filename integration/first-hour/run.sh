@@ -1,7 +1,7 @@
 #!/bin/bash
 # Follows the first sections of README on a machine that looks freshly installed, as root and as an ordinary user. Each
 # command is typed at a terminal as it stands there. Prints how long each took.
-packages='skopeo docker-registry podman conmon netavark uidmap slirp4netns busybox-static make jq util-linux iproute2'
+packages='skopeo docker-registry podman conmon netavark uidmap slirp4netns iptables busybox-static make jq util-linux iproute2'
 . "$(dirname "$0")/../lib/podman.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
@@ -26,6 +26,7 @@ before_checks() {
     mkdir "$source_tree"
     git -C "$root" ls-files -z | (cd "$root" && xargs --null cp --parents --target-directory "$source_tree")
     mount -t tmpfs tmpfs /usr/local
+    mkdir -p /usr/local/bin /usr/local/share/man
     mkdir -p "$work/home/husky" "$work/home/root" "$work/registry"
     chmod 755 "$work/home"
     chown 4321:4321 "$work/home/husky"
@@ -55,7 +56,7 @@ type_as() { # USER COMMAND [INPUT]
     local user=$1 command=$2 input=${3-} began=$EPOCHREALTIME identity=() home=/root status=0
     grep -qF "\$ $command" "$source_tree/README.md" || { echo "README has no such command: $command"; return 1; }
     [ "$user" = root ] || identity=(setpriv --reuid 4321 --regid 4321 --clear-groups) home=/home/$user
-    said=$(printf '%s' "$input" | "${identity[@]}" env -i HOME="$home" USER="$user" TERM=xterm SHELL=/bin/sh \
+    said=$(set -o pipefail; printf '%s' "$input" | "${identity[@]}" env -i HOME="$home" USER="$user" TERM=xterm SHELL=/bin/sh \
         PATH="$home/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
         HUSK="$work/built/husk" SHIM="$work/built/containerd-shim-husk-v1" \
         script --quiet --echo never --return --command "cd ${directory:-~} && $command" /dev/null | tr -d '\r') || status=$?
@@ -87,9 +88,9 @@ runs_busybox() { # USER
 }
 
 runs_tests() { # USER HOME
-    type_as "$1" "husk test -- sh -c 'date >~/when; ls -A ~'"
+    type_as "$1" "husk test -- sh -c 'date >/tmp/when; ls /tmp'"
     contains '^when$' "$said"
-    [ ! -e "$2/when" ]
+    [ ! -e /tmp/when ]
     mkdir -p "$2/project"
     printf 'test:\n\techo tested >result; cat result\n' >"$2/project/Makefile"
     chown --reference="$2" "$2/project" "$2/project/Makefile"
@@ -116,13 +117,13 @@ check_root_runs_tests() { runs_tests root /root; }
 check_root_runs_podman() { runs_podman root; }
 check_root_uninstalls() {
     directory=$source_tree type_as root 'make uninstall'
-    same '' "$(find /usr/local -mindepth 1)"
+    same '/usr/local/bin /usr/local/share /usr/local/share/man' "$(find /usr/local -mindepth 1 | sort | xargs)"
 }
 check_user_runs_the_example() {
     directory=$source_tree type_as husky 'make run'
     contains 'Next:' "$said"
 }
-check_user_installs() { installs husky 'make install PREFIX=~/.local'; }
+check_user_installs() { installs husky 'make install PREFIX=$HOME/.local'; }
 check_user_runs_an_image() { runs_an_image husky; }
 check_user_runs_busybox() { runs_busybox husky; }
 check_user_runs_tests() { runs_tests husky /home/husky; }
@@ -131,8 +132,9 @@ check_user_runs_podman() {
     runs_podman husky
 }
 check_user_uninstalls() {
-    directory=$source_tree type_as husky 'make uninstall PREFIX=~/.local'
-    same '' "$(find /home/husky/.local -mindepth 1 -not -path "*/share" -not -path "*/share/containers*")"
+    directory=$source_tree type_as husky 'make uninstall PREFIX=$HOME/.local'
+    # podman keeps its containers there.
+    same '' "$(find /home/husky/.local -mindepth 1 -not -path '*/share' -not -path '*/share/containers*')"
 }
 
 # Fails if README's first sections have a command that was not typed.

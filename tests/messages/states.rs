@@ -90,6 +90,24 @@ pub(super) fn paused(list: &mut List) {
     call(list, &["delete", "--force", "c"]);
 }
 
+/// Verbs that need the container's cgroup.
+pub(super) fn without_cgroup(list: &mut List) {
+    let bundle = Bundle::running("wait");
+    list.write(&bundle);
+    call(list, &["--cgroup-manager", "disabled", "create", "--bundle", "{bundle}", "c"]);
+    call(list, &["start", "c"]);
+    for words in [
+        &["ps", "c"] as &[&str],
+        &["pause", "c"],
+        &["update", "--pids-limit", "5", "c"],
+        &["events", "--stats", "c"],
+        &["exec", "--cgroup", "below", "c", "/guest", "exit", "0"],
+    ] {
+        list.add(words);
+    }
+    call(list, &["delete", "--force", "c"]);
+}
+
 /// Options that are checked against a running container.
 pub(super) fn options(list: &mut List) {
     let bundle = Bundle::running("wait");

@@ -29,7 +29,8 @@ pub use host::seal::{Environment, Sealed, is_exposed, prepare_process, seal, sea
 pub use host::subids::RootlessMaps;
 pub use host::users::{ImageUser, image_user};
 pub use husk_bundle::{LAYERS, Notice, Warning, nearest};
-pub use husk_cgroup::{OomEvent, OomWatch, Resources};
+pub use husk_cgroup::stats::{Amount, BlkioEntry};
+pub use husk_cgroup::{OomEvent, OomWatch, Resources, Stats};
 pub use husk_listing::Cause;
 pub use husk_plan::hooks::OCI_VERSION;
 pub use husk_plan::{Keyring, NewRoot, Origin, Part};

@@ -1,17 +1,21 @@
 //! `husk events`.
 
+use super::usage::Usage;
 use crate::exit::Exit;
 use crate::output::escape;
 use crate::output::{self, StdoutReader};
 use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use husk_runtime::Event;
+use rustix::stdio::stdout;
+use rustix::termios::isatty;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 pub(crate) const MORE: &str = "
-Prints one JSON object per line, until the container stops.
+Prints one JSON object per line, until the container stops. On a terminal, --stats prints words instead.
 
 EXAMPLES:
   {husk} events --stats web-1             print the current resource usage
@@ -27,8 +31,17 @@ pub(crate) struct Events {
     /// Print the resource usage once, and exit
     #[arg(long)]
     stats: bool,
+    /// Output format of --stats: text or json [default: text on a terminal]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, requires = "stats")]
+    format: Option<Format>,
     /// ID of the container
     id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 impl Perform for Events {
@@ -37,7 +50,14 @@ impl Perform for Events {
         let interval = interval.context("--interval: not a duration such as 5s or 1m30s")?;
         ensure!(!interval.is_zero(), "duration interval must be greater than 0");
         if self.stats {
-            print(&husk_runtime::stats(&session.store, &self.id)?)?;
+            let event = husk_runtime::stats(&session.store, &self.id)?;
+            let usual = if isatty(stdout()) { Format::Text } else { Format::Json };
+            match &event {
+                Event::Stats { data, .. } if self.format.unwrap_or(usual) == Format::Text => {
+                    output::print(escape::text(&Usage(&data.cgroup).to_string()).as_bytes())?
+                }
+                _ => print(&event)?,
+            };
             return Ok(Exit::Success);
         }
         // The reason why nothing more can be written, if that ends the loop.

@@ -5,3 +5,4 @@ pub(super) mod features;
 pub(super) mod list;
 pub(super) mod ps;
 pub(super) mod state;
+mod usage;
