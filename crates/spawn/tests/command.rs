@@ -7,8 +7,14 @@ mod attributes;
 mod child;
 #[path = "command/errors.rs"]
 mod errors;
+#[path = "command/filter.rs"]
+mod filter;
+#[path = "command/group.rs"]
+mod group;
 #[path = "command/namespaces.rs"]
 mod namespaces;
+#[path = "command/pipeline.rs"]
+mod pipeline;
 mod support;
 
 use husk_spawn::{Command, Stdio};

@@ -1,8 +1,8 @@
 //! New and joined namespaces, and their id maps.
 
 use super::{failure, printed};
-use crate::support::{Observed, needs_namespaces, needs_root, observe, own_root};
-use husk_spawn::{Command, IdMap, Namespaces, Request, Step};
+use crate::support::{Observed, needs_namespaces, needs_root, observe, own_root, skip};
+use husk_spawn::{Command, IdMap, IdMaps, Namespaces, Request, Step};
 use rustix::process::{getegid, geteuid};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -123,4 +123,35 @@ fn failed_join_names_the_kind_and_the_descriptor() {
         command.join(file, kind);
         assert_eq!(failure(&command), format!("join {name} {number}: Invalid argument (os error 22)"));
     }
+}
+
+#[test]
+fn helpers_map_the_caller() {
+    needs_namespaces!();
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let observed = observe(|command| command.id_maps(&IdMaps::caller_as_root()));
+    assert_eq!(words(&observed.file("uid_map")), format!("0 {uid} 1"));
+    assert_eq!(words(&observed.file("gid_map")), format!("0 {gid} 1"));
+    let observed = observe(|command| command.id_maps(&IdMaps::caller_as_itself()));
+    assert_eq!(words(&observed.file("uid_map")), format!("{uid} {uid} 1"));
+    assert_eq!(words(&observed.file("gid_map")), format!("{gid} {gid} 1"));
+}
+
+#[test]
+fn subordinate_ids_follow_the_caller() {
+    needs_namespaces!();
+    let maps = match IdMaps::caller_as_root_with_subordinates() {
+        Ok(maps) => maps,
+        Err(error) => {
+            assert!(error.act().starts_with("/etc/sub"), "{error}");
+            skip!("{error}");
+        }
+    };
+    assert_eq!(maps.uids[0], IdMap::one(0, geteuid().as_raw()));
+    assert_eq!((maps.uids[1].inside, maps.gids[1].inside), (1, 1));
+    let observed = observe(|command| command.id_maps(&maps).groups(&[1]));
+    let mapped = words(&observed.file("uid_map"));
+    let wanted = maps.uids.iter().map(|map| format!("{} {} {}", map.inside, map.outside, map.count));
+    assert_eq!(mapped, wanted.collect::<Vec<_>>().join(" "));
+    assert_eq!(observed.status("Groups"), maps.gids[1].outside.to_string());
 }
