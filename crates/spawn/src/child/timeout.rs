@@ -18,7 +18,7 @@ impl Child {
     /// use husk_spawn::Command;
     /// use std::time::Duration;
     ///
-    /// let mut child = Command::new("sleep").arg("1000").spawn()?;
+    /// let mut child = Command::new("sleep").arg("1000").spawn_and_exec()?;
     /// if child.wait_timeout(Duration::from_millis(10))?.is_none() {
     ///     child.kill()?;
     /// }

@@ -169,14 +169,17 @@ impl Child {
         Ok(Output { status: self.wait().await?, stdout, stderr })
     }
 
-    /// Sends SIGKILL and waits until the process has ended.
+    /// Sends SIGKILL and waits until the process has ended. It is not an error if that was before its exec.
     ///
     /// # Errors
     ///
     /// As [`signal`](Self::signal) and [`wait`](Self::wait).
     pub async fn kill(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::KILL)?;
-        self.wait().await
+        self.wait().await.or_else(|error| match error.reason() {
+            Reason::Died(status) => Ok(status),
+            _ => Err(error),
+        })
     }
 
     /// Sends a signal. Succeeds without effect once the process has been waited for.

@@ -92,8 +92,7 @@ fn only_neighbours_hold_a_pipe() {
 #[test]
 fn nothing_is_left_of_a_pipeline_that_cannot_start() {
     let dir = Dir::new();
-    let (mut first, absent) =
-        (Command::new(dir.program("holds", program::holds(0))), Command::new("/no/such"));
+    let mut first = Command::new(dir.program("holds", program::holds(0)));
     let (input, output) = std::io::pipe().unwrap();
     let (mut closed, ends) = std::io::pipe().unwrap();
     first.stdin(input).fd(9, ends);
