@@ -73,6 +73,11 @@
 
 #![warn(missing_docs)]
 
+// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod child;
 mod clone;
 mod command;
