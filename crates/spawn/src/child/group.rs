@@ -18,7 +18,7 @@ use husk_script::sys::{Errno, Fd};
 /// kernel sends a signal to all of them at once, so none escapes by forking meanwhile.
 ///
 /// A process that has left the group is not reached. To be certain that none is left, start the child in a
-/// [cgroup](crate::Command::cgroup) of its own and write to `cgroup.kill`, or in a new
+/// [cgroup](crate::Command::cgroup) of its own and write to `cgroup.kill`. Or use a new
 /// [pid namespace](crate::Command::new_namespaces), which ends with its first process.
 ///
 /// A signal never reaches another group that has got the same number:
