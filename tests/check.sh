@@ -15,6 +15,11 @@ set -- --workspace --exclude husk-bench-spawn
 
 if have cargo fmt; then cargo fmt --all --check; fi
 if have cargo clippy; then cargo clippy --quiet "$@" --all-targets -- -D warnings; fi
+# Features of the library that husk does not use.
+if have cargo clippy; then
+    cargo clippy --quiet --package husk-spawn --all-features --all-targets -- -D warnings
+fi
+RUSTDOCFLAGS='-D warnings' cargo doc --quiet --package husk-spawn --all-features --no-deps
 RUSTDOCFLAGS='-D warnings' cargo doc --quiet "$@" --no-deps
 cargo test --quiet "$@" --lib
 cargo test --quiet --package husk-plan --test golden

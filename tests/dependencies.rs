@@ -85,6 +85,23 @@ fn packages_depend_only_on_what_deny_toml_permits() {
     }
 }
 
+// An optional dependency of husk-spawn, for others.
+#[test]
+fn binaries_contain_no_async_runtime() {
+    let tree = |package: &str, features: &[&str]| {
+        let arguments = ["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", package];
+        let output = Command::new("cargo").args(arguments).args(features).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let has_tokio = |tree: String| tree.lines().any(|line| line.starts_with("tokio "));
+    let library = tree("husk-spawn", &["--features", "tokio"]);
+    need!(library.is_some(), "needs cargo and its registry");
+    assert!(has_tokio(library.unwrap()), "the feature has it");
+    for package in ["husk", "husk-shim", "husk-spawn"] {
+        assert!(!has_tokio(tree(package, &[]).unwrap()), "{package}");
+    }
+}
+
 #[test]
 fn packages_have_one_version_a_permitted_licence_and_a_known_source() {
     let packages = Packages::read();

@@ -1,12 +1,12 @@
 //! Starts a command's child.
 
-use crate::child::output::output;
+use crate::child::output::{self, Ends};
 use crate::child::{Child, Output, verdict, wait};
 use crate::clone::{self, CloneCall, CloneRequest, KnownBy, Returns};
 use crate::command::Command;
 use crate::command::idmap::{self, IdMap, IdMaps};
 use crate::command::program::find_program;
-use crate::command::stdio::{Pipes, Stdio, Unset};
+use crate::command::stdio::{Connected, Pipes, Stdio, Unset};
 use crate::error::{Error, Reason};
 use crate::list::{self, SpawnSetup};
 use crate::memory::pool::ChildMemory;
@@ -25,7 +25,7 @@ use std::process::ExitStatus;
 
 /// The event at which a start returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Until {
+pub(crate) enum Until {
     /// The child exists.
     Cloned,
     /// The child has execed its program.
@@ -76,7 +76,7 @@ impl Command {
     ///
     /// As [`spawn_and_exec`](Self::spawn_and_exec), and if reading fails.
     pub fn output(&self) -> Result<Output, Error> {
-        output(launch(self, Unset::Capture, Until::Cloned)?, &[])
+        one_output(launch(self, Unset::Capture, Until::Cloned)?, &[])
     }
 
     /// Like [`output`](Self::output), with `input` on standard input, whatever [`stdin`](Self::stdin) says.
@@ -88,7 +88,7 @@ impl Command {
     ///
     /// As [`output`](Self::output).
     pub fn output_with_input(&self, input: &[u8]) -> Result<Output, Error> {
-        output(launch(self, Unset::FeedAndCapture, Until::Cloned)?, input)
+        one_output(launch(self, Unset::FeedAndCapture, Until::Cloned)?, input)
     }
 }
 
@@ -118,7 +118,7 @@ impl Command {
 fn listing(command: &Command) -> Result<Vec<String>, Error> {
     command.check()?;
     let unset = Unset::Inherit;
-    let pipes = Pipes::open(&command.streams, unset)?;
+    let pipes = Pipes::open(&command.streams, unset, Connected::default())?;
     let memory = ListMemory::default();
     let around = SpawnSetup {
         call: CloneCall::Clone3,
@@ -134,7 +134,18 @@ fn listing(command: &Command) -> Result<Vec<String>, Error> {
 
 /// Starts the command's process.
 fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
-    let Started { pid, pidfd, memory, pipes, ours, asks } = start(command, unset, until, KnownBy::Pidfd)?;
+    launch_connected(command, unset, until, Connected::default())
+}
+
+/// Starts the command's process as a part of a pipeline. Closes the connected streams here, also after a failure.
+pub(crate) fn launch_connected(
+    command: &Command,
+    unset: Unset,
+    until: Until,
+    connected: Connected,
+) -> Result<Child, Error> {
+    let Started { pid, pidfd, memory, pipes, ours, asks } =
+        start(command, unset, until, KnownBy::Pidfd, connected)?;
     let pidfd = pidfd.ok_or_else(|| Error::new("pidfd", Errno::BADF))?;
     let mut child = Child::new(pid, pidfd, memory, command.sharing, pipes, ours, command.kill_on_drop);
     if asks {
@@ -154,17 +165,27 @@ fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error>
     Ok(child)
 }
 
+/// Writes a child's input, reads its output, and waits for it.
+fn one_output(mut child: Child, input: &[u8]) -> Result<Output, Error> {
+    let ends = Ends::of(&mut child);
+    let [stdout, stderr] = output::transfer(ends.stdin, ends.outputs, input)?;
+    Ok(Output { status: child.wait()?, stdout, stderr })
+}
+
 /// Runs the command's process until it ends.
 fn run(command: &Command) -> Result<ExitStatus, Error> {
     if command.whole.is_some()
         || command.notify_release
         || command.runs_in_second_process()
         || command.sharing == Sharing::Copied
+        // A pidfd is needed to find out whether the filter has killed it in exec.
+        || command.is_filtered()
         || command.maps.need_parent(command.groups.as_deref())
     {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
     }
-    let Started { pid, mut memory, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
+    let Started { pid, mut memory, pipes, .. } =
+        start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid, Connected::default())?;
     // Closes standard input, so that a program that reads it sees the end of file.
     drop(pipes.stdin);
     let status = wait(WaitId::Pid(pid), WaitIdOptions::empty(), pid)?;
@@ -185,9 +206,15 @@ struct Started {
     asks: bool,
 }
 
-fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Result<Started, Error> {
+fn start(
+    command: &Command,
+    unset: Unset,
+    until: Until,
+    known_by: KnownBy,
+    connected: Connected,
+) -> Result<Started, Error> {
     command.check()?;
-    let mut pipes = Pipes::open(&command.streams, unset)?;
+    let mut pipes = Pipes::open(&command.streams, unset, connected)?;
     let is_whole = command.whole.is_some();
     let asks =
         if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };

@@ -73,6 +73,11 @@
 
 #![warn(missing_docs)]
 
+// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod child;
 mod clone;
 mod command;
@@ -81,14 +86,17 @@ mod inherited;
 mod launch;
 mod list;
 mod memory;
+mod pipeline;
 mod signalfd;
 pub mod sys;
 mod time_namespace;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
 pub use child::adopted::Adopted;
 pub use child::{Child, Output};
 pub use command::Command;
-pub use command::idmap::IdMap;
+pub use command::idmap::{IdMap, IdMaps};
 pub use command::program::find_program;
 pub use command::stdio::Stdio;
 pub use error::{Error, Reason};
@@ -96,7 +104,10 @@ pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, HookCommand, Reg, Request, Step, hook};
+#[cfg(feature = "seccomp")]
+pub use husk_seccomp as seccomp;
 pub use inherited::{forget_variables, inherited};
 pub use memory::program::run_from;
 pub use memory::writer::Writer;
+pub use pipeline::{Pipeline, PipelineChildren, PipelineOutput};
 pub use signalfd::{read_signalfd, signalfd};

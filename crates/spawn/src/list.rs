@@ -4,6 +4,7 @@ use crate::Error;
 use crate::clone::CloneCall;
 use crate::command::Command;
 use crate::command::fds::{self, FdMapping};
+use crate::command::filter;
 use crate::command::join::IN_PARENT;
 use crate::command::stdio::{Pipes, Unset};
 use crate::error::Reason;
@@ -105,8 +106,10 @@ fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -
     for steps in &command.final_steps {
         steps(list)?;
     }
-    // Must be last, so that pending signals meet the program's final dispositions rather than partly set ones.
+    // Must be last before exec, so that pending signals meet the program's final dispositions rather than partly set ones.
     list.push(Step::SignalMask { blocked: command.blocked });
+    // Follows it, so that the filter need not allow more than the program's exec.
+    filter::write(command, list);
     exec(command, list)
 }
 

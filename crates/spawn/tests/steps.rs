@@ -7,34 +7,33 @@ mod attributes;
 mod below;
 #[path = "steps/container.rs"]
 mod container;
+#[path = "steps/files.rs"]
+mod files;
+#[path = "steps/limits.rs"]
+mod limits;
+#[path = "steps/memory.rs"]
+mod memory;
 #[path = "steps/net.rs"]
 mod net;
+#[path = "steps/session.rs"]
+mod session;
 mod support;
 #[path = "steps/terminal.rs"]
 mod terminal;
 
 use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::limits::Rlimit;
-use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
-use husk_spawn::sys::signal::SignalSet;
-use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_spawn::{
-    Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Stdio, Step, Writer,
-};
+use husk_spawn::sys::mount::MountFlags;
+use husk_spawn::sys::{Errno, Fd};
+use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Step, Writer};
 use rustix::process::{getegid, geteuid};
-use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::thread;
-use support::{
-    Dir, Held, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
-};
+use support::{Dir, Held, Observed, needs_namespaces, needs_root, observe, own_root, skip};
 
 /// Maps each step to its test, so that a new step does not compile without one.
 const _: fn(&Step<'_>) -> fn() = |step| match step {
@@ -48,40 +47,40 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Await { .. } => await_,
     Step::Write { .. } => write,
     Step::WriteFile { .. } => write_file,
-    Step::Mkdir { .. } => mkdir,
-    Step::Symlink { .. } => symlink,
-    Step::Mount { .. } => mount,
-    Step::MountBind { .. } => mount_bind,
-    Step::MountChange { .. } => mount_change,
-    Step::UmountDetach { .. } => umount_detach,
-    Step::PivotRoot { .. } => pivot_root,
-    Step::Chdir { .. } => chdir,
-    Step::Chroot { .. } => chroot,
-    Step::Umask { .. } => umask,
-    Step::Setsid => setsid,
-    Step::Setpgid { .. } => setpgid,
-    Step::Tiocsctty { .. } => tiocsctty,
-    Step::Tcsetpgrp { .. } => tcsetpgrp,
-    Step::ResetHandlers => reset_handlers,
-    Step::DefaultAction { .. } => ignore_signal_and_default_action,
-    Step::ExitOnSignal { .. } => exit_on_signal,
-    Step::IgnoreSignal { .. } => ignore_signal_and_default_action,
-    Step::SignalMask { .. } => signal_mask,
-    Step::ParentDeathSignal { .. } => parent_death_signal,
+    Step::Mkdir { .. } => files::mkdir,
+    Step::Symlink { .. } => files::symlink,
+    Step::Mount { .. } => files::mount,
+    Step::MountBind { .. } => files::mount_bind,
+    Step::MountChange { .. } => files::mount_change,
+    Step::UmountDetach { .. } => files::umount_detach,
+    Step::PivotRoot { .. } => files::pivot_root,
+    Step::Chdir { .. } => files::chdir,
+    Step::Chroot { .. } => files::chroot,
+    Step::Umask { .. } => files::umask,
+    Step::Setsid => session::setsid,
+    Step::Setpgid { .. } => session::setpgid,
+    Step::Tiocsctty { .. } => session::tiocsctty,
+    Step::Tcsetpgrp { .. } => session::tcsetpgrp,
+    Step::ResetHandlers => session::reset_handlers,
+    Step::DefaultAction { .. } => session::ignore_signal_and_default_action,
+    Step::ExitOnSignal { .. } => session::exit_on_signal,
+    Step::IgnoreSignal { .. } => session::ignore_signal_and_default_action,
+    Step::SignalMask { .. } => session::signal_mask,
+    Step::ParentDeathSignal { .. } => session::parent_death_signal,
     Step::Unshare { .. } => unshare,
     Step::Setns { .. } => setns,
     Step::Sethostname { .. } => sethostname,
     Step::Request { .. } => request,
-    Step::Setrlimit { .. } => setrlimit,
-    Step::Setpriority { .. } => setpriority,
-    Step::SchedSetattr { .. } => sched_setattr,
-    Step::SchedSetaffinity { .. } => sched_setaffinity,
-    Step::IoprioSet { .. } => ioprio_set,
-    Step::Setgroups { .. } => identity,
-    Step::Setresgid { .. } => identity,
-    Step::Setresuid { .. } => identity,
-    Step::NoNewPrivs => no_new_privs,
-    Step::Execve { .. } => execve,
+    Step::Setrlimit { .. } => limits::setrlimit,
+    Step::Setpriority { .. } => limits::setpriority,
+    Step::SchedSetattr { .. } => limits::sched_setattr,
+    Step::SchedSetaffinity { .. } => limits::sched_setaffinity,
+    Step::IoprioSet { .. } => limits::ioprio_set,
+    Step::Setgroups { .. } => limits::identity,
+    Step::Setresgid { .. } => limits::identity,
+    Step::Setresuid { .. } => limits::identity,
+    Step::NoNewPrivs => limits::no_new_privs,
+    Step::Execve { .. } => limits::execve,
     // Steps for a root file system.
     Step::CloseOthers { .. } => container::close_others,
     Step::OpenInRoot { .. } => container::open_in_root,
@@ -127,8 +126,8 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::LoopbackUp => loopback_up,
     Step::NewNet { .. } => net::new_net,
     Step::JoinNewNet => net::new_net,
-    Step::ForgetMemory => forget_memory,
-    Step::Undumpable => undumpable,
+    Step::ForgetMemory => memory::forget_memory,
+    Step::Undumpable => memory::undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
     // Steps for mounts.
     Step::OpenDevice { .. } => container::open_device,
@@ -198,6 +197,25 @@ const OPEN_NULL: Step<'static> =
 
 fn numbers(observed: &Observed) -> Vec<i32> {
     observed.fds().into_keys().collect()
+}
+
+fn permissions(path: impl AsRef<Path>) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Returns the mounts of `observed` at or below `path`: the path and the rest of each line.
+fn mounts(observed: &Observed, path: &Path) -> Vec<(String, String)> {
+    let mountinfo = observed.file("mountinfo");
+    let mounts = mountinfo.lines().map(|line| {
+        let mut fields = line.splitn(6, ' ').skip(4);
+        (fields.next().unwrap().to_owned(), fields.next().unwrap().to_owned())
+    });
+    mounts.filter(|(at, _)| Path::new(at).starts_with(path)).collect()
+}
+
+fn mount_tmpfs(target: &Path) -> Step<'static> {
+    let (source, fstype, flags) = (c"a-source", c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV);
+    Step::Mount { source, target: text(target), fstype, flags, data: c"size=64k,mode=711" }
 }
 
 // Descriptors.
@@ -296,232 +314,6 @@ fn write_file() {
     let reason = "No such file or directory (os error 2)";
     assert_eq!(failure([absent(None)]), format!("write /no/such \"\": {reason}"));
     assert_eq!(failure([absent(Some(Errno::ACCESS))]), format!("write /no/such \"\": {reason}"));
-}
-
-// Files.
-
-fn permissions(path: impl AsRef<Path>) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o7777
-}
-
-#[test]
-fn mkdir() {
-    let dir = Dir::new();
-    let new = |tolerate| Step::Mkdir { path: text(dir.join("new")), mode: Mode::from(0o1777), tolerate };
-    after([Step::Umask { mask: Mode::from(0o022) }, new(None)]);
-    assert_eq!(permissions(dir.join("new")), 0o1755);
-    after([new(Some(Errno::EXIST))]);
-    assert!(failure([new(None)]).ends_with("new 1777: File exists (os error 17)"));
-}
-
-#[test]
-fn symlink() {
-    let dir = Dir::new();
-    after([Step::Symlink { target: c"where/ever", path: text(dir.join("link")) }]);
-    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where/ever"));
-}
-
-/// Returns the mounts of `observed` at or below `path`: the path and the rest of each line.
-fn mounts(observed: &Observed, path: &Path) -> Vec<(String, String)> {
-    let mountinfo = observed.file("mountinfo");
-    let mounts = mountinfo.lines().map(|line| {
-        let mut fields = line.splitn(6, ' ').skip(4);
-        (fields.next().unwrap().to_owned(), fields.next().unwrap().to_owned())
-    });
-    mounts.filter(|(at, _)| Path::new(at).starts_with(path)).collect()
-}
-
-fn mount_tmpfs(target: &Path) -> Step<'static> {
-    let (source, fstype, flags) = (c"a-source", c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV);
-    Step::Mount { source, target: text(target), fstype, flags, data: c"size=64k,mode=711" }
-}
-
-#[test]
-fn mount() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    let at = dir.join("at");
-    fs::create_dir(&at).unwrap();
-    let observed = after_in_namespaces([mount_tmpfs(&at)]);
-    let [(_, line)] = &mounts(&observed, &at)[..] else { panic!("one mount") };
-    assert!(line.contains("nosuid,nodev"), "{line}");
-    assert!(line.contains("- tmpfs a-source"), "{line}");
-    assert!(line.contains("size=64k,mode=711"), "{line}");
-}
-
-#[test]
-fn mount_bind() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    let [source, below, target] = ["source", "source/below", "target"].map(|name| dir.join(name));
-    fs::create_dir_all(&below).unwrap();
-    fs::create_dir(&target).unwrap();
-    let bind = Step::MountBind { source: text(&source), target: text(&target) };
-    let observed = after_in_namespaces([mount_tmpfs(&below), bind]);
-    let mounts: BTreeSet<_> = mounts(&observed, &target).into_iter().map(|(at, _)| at).collect();
-    let wanted = [target.clone(), target.join("below")].map(|at| at.into_os_string().into_string().unwrap());
-    assert_eq!(mounts, BTreeSet::from(wanted), "the mount below is shown too");
-}
-
-#[test]
-fn mount_change() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    let at = dir.join("at");
-    fs::create_dir(&at).unwrap();
-    let line = |flags| {
-        let change = Step::MountChange { target: text(&at), flags };
-        mounts(&after_in_namespaces([mount_tmpfs(&at), change]), &at)[0].1.clone()
-    };
-    assert!(line(MountPropagationFlags::SHARED).contains(" shared:"));
-    assert!(line(MountPropagationFlags::UNBINDABLE).contains(" unbindable "));
-}
-
-#[test]
-fn umount_detach() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    let at = dir.join("at");
-    fs::create_dir(&at).unwrap();
-    let observed = after_in_namespaces([mount_tmpfs(&at), Step::UmountDetach { target: text(&at) }]);
-    assert_eq!(mounts(&observed, &at), []);
-}
-
-#[test]
-fn pivot_root() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    dir.program("found-below", program::exits(42));
-    let old = dir.join("old");
-    fs::create_dir(&old).unwrap();
-    let (target, put_old) = (text(dir.path()), text(&old));
-    let mut command = Command::new("/found-below");
-    let steps = [Step::MountBind { source: target, target }, Step::PivotRoot { new_root: target, put_old }];
-    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
-    assert_eq!(status.code(), Some(42));
-}
-
-#[test]
-fn chdir() {
-    assert_eq!(after([Step::Chdir { path: c"/proc" }]).link("cwd"), Path::new("/proc"));
-}
-
-#[test]
-fn chroot() {
-    needs_namespaces!();
-    let dir = Dir::new();
-    dir.program("found-below", program::exits(42));
-    let mut command = Command::new("/found-below");
-    let steps = [Step::Chroot { path: text(dir.path()) }];
-    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
-    assert_eq!(status.code(), Some(42));
-}
-
-#[test]
-fn umask() {
-    assert_eq!(after([Step::Umask { mask: Mode::from(0o137) }]).status("Umask"), "0137");
-}
-
-// Session and terminal. Fields of stat: 5 process group, 6 session, 7 terminal, 8 foreground group.
-
-#[test]
-fn setsid() {
-    let observed = after([Step::Setsid]);
-    let pid = i64::from(observed.child.id());
-    assert_eq!([observed.stat(5), observed.stat(6)], [pid, pid]);
-}
-
-#[test]
-fn setpgid() {
-    let leader = after([Step::Setpgid { group: None }]);
-    let pid = i64::from(leader.child.id());
-    assert_eq!(leader.stat(5), pid);
-    let group = Pid::from_raw(leader.child.id().cast_signed());
-    assert_eq!(after([Step::Setpgid { group }]).stat(5), pid);
-}
-
-#[test]
-fn tiocsctty() {
-    let terminal = Terminal::new();
-    let path = text(&terminal.path);
-    let open = Step::Open { path, flags: OFlags::RDWR | OFlags::NOCTTY, mode: Mode::empty(), out: R0 };
-    let observed = after([
-        open,
-        Step::Dup3 { from: R0.into(), to: fd(509) },
-        Step::Setsid,
-        Step::Tiocsctty { terminal: fd(509) },
-    ]);
-    assert_ne!(observed.stat(7), 0);
-    assert_eq!(after([Step::Setsid]).stat(7), 0);
-}
-
-#[test]
-fn tcsetpgrp() {
-    // Only a process of the terminal's session may do this, so the test creates one.
-    let terminal = Terminal::new();
-    let mut session = guest("foreground");
-    let output = session.new_session().stdin(terminal.slave()).controlling_terminal().output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "from its own group to the child's\n");
-}
-
-// Signals.
-
-#[test]
-fn reset_handlers() {
-    // Visible only in a child of `clone`: `clone3` resets the handlers before the first step.
-    let said = guest("handlers-without-clone3").output().unwrap().stdout;
-    assert!(said.ends_with(b"\nfalse\n"));
-}
-
-#[test]
-fn ignore_signal_and_default_action() {
-    let signal = Signal::VTALRM;
-    let bit = SignalSet::EMPTY.with(signal).bits();
-    let is_ignored =
-        |observed: Observed| u64::from_str_radix(&observed.status("SigIgn"), 16).unwrap() & bit != 0;
-    assert!(!is_ignored(after([])));
-    assert!(is_ignored(after([Step::IgnoreSignal { signal }])));
-    assert!(!is_ignored(after([Step::IgnoreSignal { signal }, Step::DefaultAction { signal }])));
-}
-
-#[test]
-fn exit_on_signal() {
-    // The first process of a pid namespace gets a signal while all are blocked, and then unblocks them.
-    let signal = Signal::TERM;
-    let ends_with = |disposition| {
-        let ask = Step::Request { what: Request::Hooks };
-        let through = Step::SignalMask { blocked: SignalSet::EMPTY };
-        let mut command = Command::new("true");
-        own_root(&mut command).new_namespaces(Namespaces::PID).notify_release();
-        let mut child = command.final_steps(list([disposition, ask, through])).spawn().unwrap();
-        assert_eq!(child.next_request().unwrap(), Some(Request::Hooks));
-        child.signal(signal).unwrap();
-        child.go_on().unwrap();
-        child.wait().map_err(|error| error.reason())
-    };
-    assert!(
-        ends_with(Step::DefaultAction { signal }).unwrap().success(),
-        "the step does not change the process"
-    );
-    let Err(Reason::Died(status)) = ends_with(Step::ExitOnSignal { signal }) else { panic!("it went on") };
-    assert_eq!(status.code(), Some(128 + signal.number()));
-}
-
-#[test]
-fn signal_mask() {
-    let blocked = SignalSet::EMPTY.with(Signal::HUP).with(Signal::TERM);
-    let observed = observe(|command| command.blocked_signals(blocked));
-    assert_eq!(observed.status("SigBlk"), "0000000000004001");
-}
-
-#[test]
-fn parent_death_signal() {
-    // The parent that dies is the thread that starts the child.
-    let starts = || after([Step::ParentDeathSignal { signal: Signal::TERM, parent: None }]);
-    assert_eq!(thread::spawn(starts).join().unwrap().ended_by(), Some(15));
-
-    let gone = Step::ParentDeathSignal { signal: Signal::TERM, parent: Pid::from_raw(1 << 22) };
-    assert_eq!(failure([gone]), "parent-death-signal 15: No such process (os error 3)");
 }
 
 // Namespaces.
@@ -663,65 +455,6 @@ fn loopback_up() {
 }
 
 #[test]
-fn undumpable() {
-    let mut command = Command::new("true");
-    command.final_steps(list([Step::Undumpable]));
-    let held = Held::before_exec(&mut command);
-    let mut child = command.kill_on_drop().spawn().unwrap();
-    held.wait(&child);
-    // The `/proc` files of an undumpable process belong to root.
-    let owner = |id: u32| fs::metadata(format!("/proc/{id}/environ")).unwrap().uid();
-    assert_eq!(owner(child.id()), 0);
-    held.release();
-    child.wait().unwrap();
-    let own = fs::metadata("/proc/self/environ").unwrap().uid();
-    assert_eq!(own, geteuid().as_raw(), "the parent keeps its identity");
-}
-
-#[test]
-fn forget_memory() {
-    let secret = String::from("only for the parent").into_boxed_str();
-    let read = |steps: &'static [Step<'static>]| {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo $0 $VARIABLE", "an argument"]).env("VARIABLE", "and a variable");
-        command.own_memory().stdout(Stdio::piped()).final_steps(|writer| {
-            steps.iter().for_each(|step| writer.push(*step));
-            Ok(())
-        });
-        let held = Held::before_exec(&mut command);
-        let mut child = command.kill_on_drop().spawn().unwrap();
-        held.wait(&child);
-        let mut found = vec![1; secret.len()];
-        let memory = File::open(format!("/proc/{}/mem", child.id())).unwrap();
-        memory.read_exact_at(&mut found, secret.as_ptr().addr() as u64).unwrap();
-        let environment = fs::read(format!("/proc/{}/environ", child.id())).unwrap();
-        held.release();
-        let mut printed = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-        assert!(child.wait().unwrap().success());
-        assert_eq!(printed, "an argument and a variable\n", "the rest of the list is intact");
-        (found, environment.iter().any(|byte| *byte != 0))
-    };
-    assert_eq!(read(&[]), (secret.as_bytes().to_vec(), true));
-    assert_eq!(read(&[Step::ForgetMemory]), (vec![0; secret.len()], false));
-    assert_eq!(&*secret, "only for the parent");
-}
-
-#[test]
-fn forget_memory_is_refused_where_memory_is_shared() {
-    let why = "forget-memory: would empty the memory of this process too without Command::own_memory";
-    assert_eq!(failure([Step::ForgetMemory]), why);
-}
-
-#[test]
-fn forget_memory_is_refused_before_steps_that_refer_to_forgotten_memory() {
-    let mut command = Command::new("true");
-    command.own_memory().final_steps(list([Step::ForgetMemory, Step::Chdir { path: c"/" }]));
-    let error = command.status().unwrap_err().to_string();
-    assert_eq!(error, "cwd /: cannot follow a step that forgets memory");
-}
-
-#[test]
 fn request() {
     // A command that does not need a channel has none.
     let alone = Step::Request { what: Request::IdMaps };
@@ -734,93 +467,6 @@ fn request() {
     let observed = observe(|command| command.new_namespaces(Namespaces::USER).uid_map(&map).gid_map(&map));
     let words = |file: &str| observed.file(file).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((words("uid_map"), words("gid_map")), ("0 0 2".into(), "0 0 2".into()));
-}
-
-// Limits.
-
-#[test]
-fn setrlimit() {
-    let limit = Rlimit { current: Some(61), maximum: Some(62) };
-    let observed = after([Step::Setrlimit { resource: Resource::Nofile, limit }]);
-    assert_eq!(observed.limit("Max open files"), ("61".into(), "62".into()));
-}
-
-#[test]
-fn setpriority() {
-    assert_eq!(after([Step::Setpriority { nice: 7 }]).stat(19), 7);
-}
-
-#[test]
-fn sched_setattr() {
-    const BATCH: u32 = 3;
-    let attr = SchedAttr { policy: BATCH, ..SchedAttr::default() };
-    assert_eq!(after([Step::SchedSetattr { attr }]).stat(41), i64::from(BATCH));
-}
-
-#[test]
-fn sched_setaffinity() {
-    // Uses the last CPU that this process may use, so that the mask is not "all" on machines with several.
-    let ours = fs::read_to_string("/proc/self/status").unwrap();
-    let ours = ours.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
-    let last: usize = ours.rsplit([',', '-']).next().unwrap().parse().unwrap();
-    let mut mask = vec![0; last / 64 + 1];
-    mask[last / 64] = 1 << (last % 64);
-    let observed = after([Step::SchedSetaffinity { mask: mask.leak() }]);
-    assert_eq!(observed.status("Cpus_allowed_list"), last.to_string());
-}
-
-#[test]
-fn ioprio_set() {
-    let mut command = Command::new("ionice");
-    let Ok(before) = command.output() else { skip!("needs ionice") };
-    let after = command.final_steps(list([Step::IoprioSet { class: 2, level: 6 }])).output().unwrap();
-    assert_eq!(after.stdout, b"best-effort: prio 6\n");
-    assert_ne!(before.stdout, after.stdout);
-}
-
-// Identity.
-
-#[test]
-fn identity() {
-    needs_root!();
-    let groups: &[Gid] = [5, 7].map(Gid::from_raw).to_vec().leak();
-    let observed = after([
-        Step::Setgroups { groups },
-        Step::Setresgid { gid: Gid::from_raw(11) },
-        Step::Setresuid { uid: Uid::from_raw(12) },
-    ]);
-    assert_eq!(observed.status("Groups"), "5 7");
-    assert_eq!(observed.status("Gid"), "11 11 11 11");
-    assert_eq!(observed.status("Uid"), "12 12 12 12");
-    assert_eq!(observed.status("CapEff"), "0000000000000000");
-}
-
-#[test]
-fn no_new_privs() {
-    assert_eq!(after([]).status("NoNewPrivs"), "0");
-    assert_eq!(after([Step::NoNewPrivs]).status("NoNewPrivs"), "1");
-}
-
-// The end.
-
-#[test]
-fn execve() {
-    let dir = Dir::new();
-    let path = dir.program("held", program::holds(0));
-    let observed = observe(|command| {
-        command.final_steps(move |writer| {
-            let path = writer.text(&path)?;
-            let argv = [c"zero".into(), c"one".into(), CPtr::NULL];
-            let envp = [c"A=b".into(), CPtr::NULL];
-            let argv = CArray::new(writer.slice(&argv)).unwrap();
-            let envp = CArray::new(writer.slice(&envp)).unwrap();
-            writer.push(Step::Execve { path, argv, envp });
-            Ok(())
-        })
-    });
-    assert_eq!(observed.link("exe"), dir.join("held"));
-    assert_eq!(observed.bytes("cmdline"), b"zero\0one\0");
-    assert_eq!(observed.bytes("environ"), b"A=b\0");
 }
 
 // System calls besides the steps.

@@ -207,9 +207,9 @@ pub(crate) fn rt_sigtimedwait(set: u64) -> Result<usize> {
     check(unsafe { call(nr::__NR_rt_sigtimedwait, words) })
 }
 
-pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: usize) -> Result {
+pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: usize, flags: usize) -> Result {
     // SAFETY: the address, of a siginfo, is null.
-    check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal, 0, 0, 0, 0]) }).map(drop)
+    check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal, 0, flags, 0, 0]) }).map(drop)
 }
 
 /// `struct sched_attr`, first version.

@@ -234,7 +234,20 @@ pub fn read_signalfd(fd: impl AsFd) -> Result<Arrived> {
 ///
 /// `ESRCH` if the process has been reaped, `EPERM` without permission.
 pub fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
-    raw::pidfd_send_signal(pidfd, signal.word())
+    raw::pidfd_send_signal(pidfd, signal.word(), 0)
+}
+
+/// Sends `signal` to the process group that the process of `pidfd` leads or has led, with `pidfd_send_signal` and
+/// `PIDFD_SIGNAL_PROCESS_GROUP`. It never reaches another group that has got the same number, even if the leader has
+/// been reaped.
+///
+/// # Errors
+///
+/// `ESRCH` if the group has no process, `EPERM` without permission, `EINVAL` before Linux 6.9.
+pub fn pidfd_send_signal_to_group(pidfd: Fd, signal: Signal) -> Result {
+    /// `PIDFD_SIGNAL_PROCESS_GROUP` of linux/pidfd.h.
+    const PROCESS_GROUP: usize = 1 << 2;
+    raw::pidfd_send_signal(pidfd, signal.word(), PROCESS_GROUP)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The spawn benchmark: measures how long husk-spawn, std and C take to start a process.
+# The spawn benchmark: measures how long husk-spawn, std, C and other libraries take to start a process.
 #
 #     run.sh            everything, in ten to twelve minutes; results go to
 #                       integration/bench/results
@@ -57,8 +57,23 @@ echo "building the contenders in C" >&2
 echo "building the contenders in Rust" >&2
 cargo build --release --package husk-bench-spawn
 
+# Other libraries are not dependencies of this tree, so their program is a workspace of its own.
+CARGO_TARGET_DIR="$build/peers" cargo build --quiet --release --locked --manifest-path "$here/peers/Cargo.toml"
+peers=$(find "$build/peers" -type f -name husk-bench-peers -path '*/release/*' | head -n 1)
+
 echo "measuring; results go to $results" >&2
+date=$(date -u +%Y-%m-%d)
+{
+    echo "# husk-spawn and other libraries"
+    echo
+    echo "$date, Linux $(uname -r), $(nproc) CPUs, load $(cut -d ' ' -f 1-3 /proc/loadavg), commit $commit."
+    echo "The versions of the libraries are in integration/bench/spawn/peers/Cargo.lock."
+    for mib in 0 1024; do
+        echo
+        if [ -n "$smoke" ]; then "$peers" "$build/tiny" $((mib / 64)) 1 3; else "$peers" "$build/tiny" "$mib" 15 100; fi
+    done
+} >"$results/spawn-peers-$date.md"
 cargo run --quiet --release --package husk-bench-spawn -- measure \
     --competitors "$build/competitors" --tiny "$build/tiny" \
-    --results "$results" --date "$(date -u +%Y-%m-%d)" \
+    --results "$results" --date "$date" \
     --fact "commit=$commit" --fact "Rust=$(rustc --version)" $smoke

@@ -48,12 +48,12 @@ extern "C" fn main() -> ! {
 /// # Safety
 ///
 /// `to` is valid for writes of `count` bytes.
-// SAFETY: this program links no other `memset`.
+// SAFETY: this program links no other `memset`, and this one has the type that the compiler assumes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
     for index in 0..count {
-        // SAFETY: the caller promises this range. Volatile, because otherwise the compiler would turn the loop into a
-        // call of `memset`.
+        // The write is volatile, because otherwise the compiler would turn the loop into a call of `memset`.
+        // SAFETY: `index` is less than `count`, and the caller promises that this range is valid for writes.
         unsafe { to.add(index).write_volatile(byte as u8) };
     }
     to
@@ -68,8 +68,8 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     for index in 0..count {
-        // SAFETY: the caller promises that both are valid for `count` bytes and do not overlap. Volatile as in
-        // `memset`.
+        // Volatile as in `memset`.
+        // SAFETY: `index` is less than `count`. The caller promises that both ranges are valid and do not overlap.
         unsafe { to.add(index).write_volatile(from.add(index).read()) };
     }
     to

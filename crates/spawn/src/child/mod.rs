@@ -2,7 +2,9 @@
 
 pub(crate) mod adopted;
 mod filtered;
+mod group;
 pub(crate) mod output;
+mod timeout;
 
 use crate::command::stdio::Pipes;
 use crate::error::{Error, Reason};
@@ -12,7 +14,7 @@ use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;
 use husk_script::report::{GO_ON, HOOK_OUTPUT_MARK, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
-use husk_script::sys::process::{Usage, kill_group};
+use husk_script::sys::process::Usage;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::tolerate;
 use husk_script::sys::{Errno, Fd, Pid};
@@ -286,6 +288,11 @@ impl Child {
         self.follow()
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn kills_on_drop(&self) -> bool {
+        self.kill_on_drop
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
@@ -427,24 +434,6 @@ impl Child {
     /// As [`signal`](Self::signal).
     pub fn kill(&self) -> Result<(), Error> {
         self.signal(Signal::KILL)
-    }
-
-    /// Sends SIGKILL to the process and to its process group, if it leads one
-    /// ([`Command::process_group`](crate::Command::process_group)). Does nothing once the process has been
-    /// waited for: the kernel may reuse the group's number from then on.
-    ///
-    /// # Errors
-    ///
-    /// As [`signal`](Self::signal).
-    pub fn kill_group(&self) -> Result<(), Error> {
-        if self.status.is_some() {
-            return Ok(());
-        }
-        self.kill()?;
-        match kill_group(self.pid, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(self.not_signalled(Signal::KILL, errno)),
-        }
     }
 
     /// Lets the process continue even if [`Command::kill_on_drop`](crate::Command::kill_on_drop) was set.

@@ -1,6 +1,6 @@
 //! Reads a child's output and writes its input in one poll loop.
 
-use super::{Child, Output};
+use super::Child;
 use crate::Error;
 use husk_script::sys::Errno;
 use rustix::buffer::spare_capacity;
@@ -12,12 +12,40 @@ use std::os::fd::{AsFd, OwnedFd};
 /// The least free space for a read. Most programs' output fits the first buffer.
 const CHUNK: usize = 4 << 10;
 
-/// Writes `input`, reads the child's output, and waits for the child. No read or write can block: each
-/// happens only when the kernel reports that it will not.
-pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error> {
-    let mut to_child = child.stdin.take().map(OwnedFd::from);
-    let mut from_child = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-    let mut captured = [Vec::new(), Vec::new()];
+/// This process's ends of a child's pipes.
+pub(crate) struct Ends {
+    pub(crate) stdin: Option<OwnedFd>,
+    /// Standard output and standard error.
+    pub(crate) outputs: [Option<OwnedFd>; 2],
+}
+
+impl Ends {
+    /// Takes the ends from a child.
+    pub(crate) fn of(child: &mut Child) -> Self {
+        let outputs = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        Self { stdin: child.stdin.take().map(OwnedFd::from), outputs }
+    }
+}
+
+/// Writes `input` and reads all outputs to their ends. No read or write can block: each happens only when the kernel
+/// reports that it will not.
+pub(crate) fn transfer<const N: usize>(
+    to_child: Option<OwnedFd>,
+    mut from: [Option<OwnedFd>; N],
+    input: &[u8],
+) -> Result<[Vec<u8>; N], Error> {
+    let mut captured = [const { Vec::new() }; N];
+    transfer_all(to_child, &mut from, &mut captured, input)?;
+    Ok(captured)
+}
+
+/// Like [`transfer`], for any number of outputs.
+pub(crate) fn transfer_all(
+    mut to_child: Option<OwnedFd>,
+    from_child: &mut [Option<OwnedFd>],
+    captured: &mut [Vec<u8>],
+    mut input: &[u8],
+) -> Result<(), Error> {
     for end in to_child.iter().chain(from_child.iter().flatten()) {
         // Only this process's end becomes non-blocking; the child's is another open file.
         fcntl_setfl(end, OFlags::NONBLOCK).map_err(|errno| Error::new("pipe", errno))?;
@@ -27,18 +55,18 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
             to_child = None;
         }
         let readable = PollFlags::IN;
-        let mut polled = Vec::with_capacity(3);
+        let mut polled = Vec::with_capacity(from_child.len() + 1);
         polled.extend(from_child.iter().flatten().map(|end| PollFd::new(end, readable)));
         polled.extend(to_child.iter().map(|end| PollFd::new(end, PollFlags::OUT)));
         if polled.is_empty() {
-            break;
+            return Ok(());
         }
         match poll(&mut polled, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::new("poll", errno)),
         }
         // Reads from all descriptors: EAGAIN costs less than tracking which are ready.
-        for (end, captured) in from_child.iter_mut().zip(&mut captured) {
+        for (end, captured) in from_child.iter_mut().zip(&mut *captured) {
             if let Some(open) = end
                 && drain(open, captured).map_err(|errno| Error::new("read", errno))?
             {
@@ -55,9 +83,6 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
             };
         }
     }
-    let status = child.wait()?;
-    let [stdout, stderr] = captured;
-    Ok(Output { status, stdout, stderr })
 }
 
 /// Reads all available output. Returns true at the end of file.

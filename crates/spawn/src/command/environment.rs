@@ -5,6 +5,7 @@ use crate::memory::writer::Writer;
 use husk_script::sys::{CArray, CPtr};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
+use std::fmt::{self, Formatter};
 use std::os::unix::ffi::OsStrExt;
 
 /// The changes that a command makes to the environment.
@@ -32,6 +33,28 @@ impl Environment {
     pub(crate) fn clear(&mut self) {
         self.cleared = true;
         self.changes.clear();
+    }
+
+    /// Whether the program's variables differ from those of this process.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.cleared || !self.changes.is_empty()
+    }
+
+    /// Formats the changes as a shell would make them, in front of a program.
+    pub(crate) fn line(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let removed = || self.changes.iter().filter(|(_, value)| value.is_none());
+        if self.cleared || removed().next().is_some() {
+            f.write_str(if self.cleared { "env -i " } else { "env " })?;
+        }
+        for (name, _) in removed() {
+            write!(f, "-u {} ", name.display())?;
+        }
+        for (name, value) in &self.changes {
+            if let Some(value) = value {
+                write!(f, "{}={value:?} ", name.display())?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the PATH that the program will have.

@@ -1,5 +1,7 @@
 //! User and group id maps of a new user namespace.
 
+use super::subids;
+use crate::Error;
 use crate::memory::writer::Writer;
 use husk_script::sys::Gid;
 use husk_script::{Request, Step};
@@ -17,14 +19,63 @@ pub struct IdMap {
     pub count: u32,
 }
 
+impl IdMap {
+    /// Maps a single id.
+    #[must_use]
+    pub const fn one(inside: u32, outside: u32) -> Self {
+        Self { inside, outside, count: 1 }
+    }
+}
+
 /// The maps of one user namespace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IdMaps {
-    pub(crate) uids: Vec<IdMap>,
-    pub(crate) gids: Vec<IdMap>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdMaps {
+    /// The maps of user ids.
+    pub uids: Vec<IdMap>,
+    /// The maps of group ids.
+    pub gids: Vec<IdMap>,
 }
 
 impl IdMaps {
+    /// Maps root to the caller's own ids, and nothing else. Needs no privileges.
+    ///
+    /// The program has all capabilities in its user namespace, and cannot change its supplementary groups. Files that
+    /// belong to the caller belong to root there, and all others to the overflow ids (user_namespaces(7)).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), husk_spawn::Error> {
+    /// use husk_spawn::{Command, IdMaps};
+    ///
+    /// let mut id = Command::new("id");
+    /// id.arg("-u").id_maps(&IdMaps::caller_as_root());
+    /// # if std::fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|most| most != "0\n") {
+    /// assert_eq!(id.output()?.stdout, b"0\n");
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn caller_as_root() -> Self {
+        Self { uids: vec![IdMap::one(0, geteuid().as_raw())], gids: vec![IdMap::one(0, getegid().as_raw())] }
+    }
+
+    /// Maps the caller's own ids to themselves, and nothing else. Needs no privileges.
+    #[must_use]
+    pub fn caller_as_itself() -> Self {
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        Self { uids: vec![IdMap::one(uid, uid)], gids: vec![IdMap::one(gid, gid)] }
+    }
+
+    /// Maps root to the caller's own ids, and the ids from 1 on to the ranges that `/etc/subuid` and `/etc/subgid` give
+    /// the caller. A caller without CAP_SETUID needs newuidmap(1) and newgidmap(1) to use such maps.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or has no range for the caller.
+    pub fn caller_as_root_with_subordinates() -> Result<Self, Error> {
+        subids::with_subordinates(Self::caller_as_root())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.uids.is_empty() && self.gids.is_empty()
     }

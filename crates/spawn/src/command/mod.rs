@@ -1,15 +1,19 @@
 //! [`Command`], the public builder.
 
+mod debug;
 pub(crate) mod environment;
 pub(crate) mod fds;
+pub(crate) mod filter;
 pub(crate) mod idmap;
 pub(crate) mod join;
 pub(crate) mod program;
 pub(crate) mod stdio;
+mod subids;
 
 use crate::error::{Error, Reason};
 use crate::memory::writer::{Sharing, Writer};
 use environment::Environment;
+use filter::Filters;
 use husk_script::Step;
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
@@ -85,6 +89,7 @@ pub struct Command {
     pub(crate) pids: Vec<i32>,
     pub(crate) steps: Vec<Steps>,
     pub(crate) final_steps: Vec<Steps>,
+    pub(crate) filters: Filters,
     pub(crate) kill_on_drop: bool,
     pub(crate) notify_release: bool,
     pub(crate) timed: bool,
@@ -130,6 +135,7 @@ impl Command {
             pids: Vec::new(),
             steps: Vec::new(),
             final_steps: Vec::new(),
+            filters: Ok(Vec::new()),
             kill_on_drop: false,
             notify_release: false,
             timed: false,
@@ -415,6 +421,12 @@ impl Command {
         self
     }
 
+    /// Creates a new user namespace with these maps. See [`IdMaps`] for the usual ones.
+    pub fn id_maps(&mut self, maps: &IdMaps) -> &mut Self {
+        self.maps = maps.clone();
+        self.new_namespaces(Namespaces::USER)
+    }
+
     /// Sets the user ids of a new user namespace. To map anything other than its own id, this process needs
     /// CAP_SETUID or newuidmap(1). The latter must be in an absolute directory of PATH, and /etc/subuid must
     /// have a range for the user. This process then writes the maps, and the child waits for it.
@@ -579,6 +591,7 @@ impl Command {
         if self.whole.is_none() && !self.maps.is_empty() && !self.namespaces.contains(Namespaces::USER) {
             return conflict("id maps", "only a new user namespace has its ids mapped");
         }
+        self.check_filters()?;
         if self.hostname.is_some() && !self.enters(Namespaces::UTS) {
             return conflict("hostname", "would be set for the whole host, without a UTS namespace");
         }

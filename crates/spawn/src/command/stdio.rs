@@ -68,6 +68,9 @@ impl Unset {
     }
 }
 
+/// Streams of one child that are connected to its neighbours in a pipeline.
+pub(crate) type Connected = [Option<OwnedFd>; 3];
+
 /// Both ends of one child's pipes.
 #[derive(Default)]
 pub(crate) struct Pipes {
@@ -76,15 +79,20 @@ pub(crate) struct Pipes {
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
     /// The child's ends, closed here once it exists.
-    theirs: [Option<OwnedFd>; 3],
+    theirs: Connected,
 }
 
 impl Pipes {
-    /// Creates the pipes that `streams` ask for.
-    pub(crate) fn open(streams: &[Option<Stdio>; 3], unset: Unset) -> Result<Self, Error> {
-        let mut pipes = Self::default();
+    /// Creates the pipes that `streams` ask for, except for streams that are already connected.
+    pub(crate) fn open(
+        streams: &[Option<Stdio>; 3],
+        unset: Unset,
+        connected: Connected,
+    ) -> Result<Self, Error> {
+        let mut pipes = Self { theirs: connected, ..Self::default() };
         for (index, stream) in STREAMS.into_iter().enumerate() {
-            if !matches!(kind(&streams[index], unset, stream), StdioKind::Piped) {
+            let is_connected = pipes.theirs[index].is_some();
+            if is_connected || !matches!(kind(&streams[index], unset, stream), StdioKind::Piped) {
                 continue;
             }
             let (reader, writer) =
@@ -116,12 +124,13 @@ impl Pipes {
         let above = fds::above(mappings);
         let mut null = None;
         for (index, to) in STREAMS.into_iter().enumerate() {
+            if let Some(end) = &self.theirs[index] {
+                mappings.push(FdMapping { from: Fd::of(end).into(), to });
+                continue;
+            }
             let from = match kind(&streams[index], unset, to) {
-                StdioKind::Inherit => continue,
+                StdioKind::Inherit | StdioKind::Piped => continue,
                 StdioKind::Fd(fd) => Handle::Number(Fd::of(fd)),
-                StdioKind::Piped => {
-                    self.theirs[index].as_ref().map_or(Handle::Number(to), |end| Fd::of(end).into())
-                }
                 StdioKind::Null => match null {
                     Some(handle) => handle,
                     None => *null.insert(open_null(above, writer)?),

@@ -24,9 +24,12 @@ use husk_spawn::sys::process::Capabilities;
 use husk_spawn::{
     Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step, forget_variables, run_from,
 };
-use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getegid, geteuid, kill_process_group, waitid};
 use std::ffi::{c_int, c_ulong};
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ChildStdout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, io};
 
@@ -65,6 +68,7 @@ fn main() {
             handlers();
         }
         ["from-another-mount"] => from_another_mount(),
+        ["kill-group"] => kill_group(),
         ["killed-while-asked"] => killed_while_asked(),
         ["time-without-clone3"] => {
             refuse_clone3();
@@ -233,6 +237,36 @@ fn handlers() {
     held.release();
     println!("{:?}", child.wait().map_err(text));
     println!("{:?}", HANDLED.load(Ordering::SeqCst));
+}
+
+/// Kills process groups whose leaders run or have ended, and prints what happens.
+fn kill_group() {
+    let start = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a child");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        stdout.read_exact(&mut [0]).expect("a descendant");
+        (child, stdout)
+    };
+    let ends = |mut stdout: ChildStdout| stdout.read(&mut [0]).expect("a pipe") == 0;
+
+    let (mut child, stdout) = start("(echo; exec sleep 1000) & wait");
+    println!("{:?}", child.kill_group().map_err(text));
+    println!("{:?} {}", child.wait().map(|status| status.signal()).map_err(text), ends(stdout));
+
+    let (mut child, stdout) = start("(echo; exec sleep 1000) &");
+    println!("{:?}", child.wait().map(|status| status.code()).map_err(text));
+    let killed = child.kill_group();
+    let is_killed = killed.is_ok();
+    println!("{:?}", killed.map_err(text).map_err(|error| error.replace(&child.id().to_string(), "PID")));
+    if is_killed {
+        println!("{}", ends(stdout));
+        println!("{:?}", child.kill_group().and_then(|()| child.signal_group(Signal::TERM)).map_err(text));
+    } else {
+        let group = Pid::from_raw(child.id().cast_signed()).expect("a pid");
+        kill_process_group(group, rustix::process::Signal::KILL).expect("the descendant");
+    }
 }
 
 /// Starts a child and is killed when it would tell the child that the ids are mapped.
