@@ -13,6 +13,7 @@ pub(crate) mod options;
 mod plans;
 mod record;
 mod report;
+mod run;
 mod services;
 mod settings;
 mod trusted;
@@ -73,7 +74,11 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     let command = Test::augment_args(crate::options::program());
     let mut settings = Settings::parse(&text, &path, &command)?;
     let images = Images::default();
-    let services = settings.prepare(&command, &images, session)?;
+    let shared = settings.run(&test, (&path, &text))?;
+    let services = settings.prepare(&command, &images, session, shared)?;
+    if !test.tests.keep_services.is_empty() {
+        return services::keep(&services, &test);
+    }
     let typed = typed(matches, &command);
     let file = Configured { settings, services, typed, command, read: RefCell::default() };
     let test = file.test(&test, None)?;

@@ -65,6 +65,7 @@ const TYPED: &[&str] = &[
     "plan",
     "shell",
     "keep",
+    "keep-services",
     "help",
 ];
 
