@@ -323,7 +323,7 @@ fn hostile_report_is_harmless() {
 fn report_that_never_ends_is_refused() {
     let machines = Machines::with(&[]);
     let path = machines.report(1);
-    let merge = || machines.merge(&[], &[path.clone()]);
+    let merge = || machines.merge(&[], std::slice::from_ref(&path));
     let made = Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
     merge().fails(101, "is not a regular file");

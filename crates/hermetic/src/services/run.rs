@@ -69,6 +69,8 @@ pub(crate) struct RunServices {
     failure: Option<String>,
     /// Whether the keeper has ended.
     is_lost: bool,
+    /// Whether news have arrived since the last turn, such as with an answer.
+    has_news: bool,
     losses: Vec<MissingIsolation>,
     /// The beginning of a line.
     line: Vec<u8>,
@@ -95,6 +97,7 @@ impl RunServices {
             is_ready: false,
             failure: None,
             is_lost: false,
+            has_news: false,
             losses: Vec::new(),
             line: Vec::new(),
             answers: RefCell::default(),
@@ -122,8 +125,14 @@ impl RunServices {
         &self.losses
     }
 
+    /// Returns no time if there are news, for which a descriptor need not wait.
+    pub(super) fn wake(&self) -> Option<Duration> {
+        self.has_news.then_some(Duration::ZERO)
+    }
+
     /// Reads messages that have arrived.
     pub(super) fn turn(&mut self) {
+        self.has_news = false;
         while !self.is_lost && self.read(RecvFlags::DONTWAIT) {}
     }
 
@@ -195,9 +204,9 @@ impl RunServices {
 
     fn take(&mut self, message: Value) {
         if let Some(failure) = message["failure"].as_str() {
-            self.failure = Some(failure.to_owned());
+            (self.failure, self.has_news) = (Some(failure.to_owned()), true);
         } else if let Some(losses) = message["ready"].as_array() {
-            self.is_ready = true;
+            (self.is_ready, self.has_news) = (true, true);
             let losses =
                 losses.iter().filter_map(|loss| Some(MissingIsolation::Service(loss.as_str()?.to_owned())));
             self.losses = losses.collect();
@@ -207,7 +216,7 @@ impl RunServices {
     }
 
     fn lose(&mut self) {
-        self.is_lost = true;
+        (self.is_lost, self.has_news) = (true, true);
         if !self.is_ready && self.failure.is_none() {
             let name = self.services.first().map_or("", |service| service.name.as_str());
             self.failure = Some(format!("service {name}: the process that keeps it for the run has ended"));

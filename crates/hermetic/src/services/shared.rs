@@ -49,7 +49,7 @@ impl Services {
     pub(crate) fn wake(&self) -> Option<Duration> {
         match self {
             Self::Own(own) => own.wake(),
-            Self::Run(_) => None,
+            Self::Run(run) => run.wake(),
         }
     }
 
