@@ -1,5 +1,5 @@
-//! Services that all husks of a run share. Cargo starts one husk for each test binary, so a process of its own keeps
-//! them: the *keeper*, which the first husk that needs them starts, and which ends with the run.
+//! Services that all husks of a run share. Cargo starts one husk for each test binary, so a process of its own keeps them,
+//! the *keeper*. The first husk that needs them starts it, and it ends with the run.
 //!
 //! ```text
 //!  husk                                         keeper
