@@ -132,6 +132,10 @@ impl OwnServices {
     /// Kills all services for this reason.
     pub(super) fn fail(&mut self, why: &Error) {
         self.failure.get_or_insert_with(|| why.to_string());
+        for member in &mut self.members {
+            // Each report names the reason, because no husk has seen the error.
+            member.end.get_or_insert_with(|| format!("could not be run: {why}"));
+        }
         self.kill();
     }
 
