@@ -3,7 +3,8 @@
 
 use crate::hermetic::{Project, has_sandboxes};
 use crate::hermetic_libtest::{Binary, has_rustc};
-use crate::util::{Seen, need};
+use crate::util::{Seen, is_root, need};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -368,6 +369,73 @@ fn input_that_changes_during_a_run_prevents_remembering() {
     // Neither for the old content nor for the new.
     assert!(!was_cached(&run(&place, &[], &["sh", "-c", &script])));
     assert!(was_cached(&run(&place, &[], &["sh", "-c", &script])));
+}
+
+/// Returns the id of the process with these words, once it waits for SIGUSR1.
+fn listening(marker: &str) -> i32 {
+    let is_listening = |pid: &i32| {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        let status = String::from_utf8_lossy(&read("status")).into_owned();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
+        let caught = u64::from_str_radix(caught, 16).unwrap();
+        words.starts_with("sh\0") && words.contains(marker) && caught & 1 << 9 != 0
+    };
+    loop {
+        let pids = fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        if let Some(pid) = pids.find(is_listening) {
+            return pid;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn input_that_is_replaced_and_put_back_prevents_remembering() {
+    need!(has_sandboxes(), "needs user namespaces");
+    for (name, copy) in [("here/data", "here/copy"), ("here/data/a", "here/data/copy")] {
+        let place = project();
+        let marker = format!("marker-{}-{}", std::process::id(), name.len());
+        let script = format!(": {marker}; trap 'exit 0' USR1; while :; do :; done");
+        let child = command(&place, &[], &["sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+        let program = listening(&marker);
+        let (path, away) = (place.path(name), place.path("away"));
+        Seen(Command::new("cp").args(["-r", &path, &place.path(copy)]).output().unwrap()).succeeds();
+        fs::rename(&path, &away).unwrap();
+        fs::rename(place.path(copy), &path).unwrap();
+        fs::rename(&path, place.path(copy)).unwrap();
+        fs::rename(&away, &path).unwrap();
+        kill_process(Pid::from_raw(program).unwrap(), Signal::USR1).unwrap();
+        let seen = Seen(child.wait_with_output().unwrap());
+        seen.succeeds();
+        seen.says("changed during the run");
+        assert!(!Path::new(&place.path("store/v1")).read_dir().unwrap().any(|_| true));
+    }
+}
+
+#[test]
+fn full_disk_costs_only_the_memory_of_a_result() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root to mount a small file system");
+    let place = project();
+    program(&place, "head -c 100000 /dev/zero | tr '\\0' x; echo");
+    let store = place.path("store");
+    fs::create_dir(&store).unwrap();
+    let words = command(&place, &[], &["./check"]);
+    let words: Vec<_> = words.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let run = format!("{} {}", env!("CARGO_BIN_EXE_husk"), words.join(" "));
+    let inner = format!(
+        "mount -t tmpfs -o size=64k,mode=755 none {store}; {run} > /dev/null; echo $?; \
+         find {store} -type f | wc -l; mount -o remount,size=1m {store}; {run} > /dev/null; {run} > /dev/null"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &inner]).current_dir(place.path("here")).env("HOME", place.path("home"));
+    with_index(&mut command);
+    let seen = Seen(command.output().unwrap());
+    seen.prints("0\n0\n");
+    seen.says("not cached: No space left on device");
+    seen.says(CACHED.trim_end());
 }
 
 #[test]

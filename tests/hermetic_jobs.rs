@@ -12,7 +12,27 @@ fn script(job: &str) -> String {
     let (_, script) = job.split_once("- -euc\n            - |\n").unwrap();
     let lines = script.lines().take_while(|line| line.starts_with("              "));
     let lines = lines.map(|line| line.trim_start_matches("              ").to_owned() + "\n");
-    lines.collect::<String>().replace("$$(", "$(")
+    as_the_kubelet_reads(&lines.collect::<String>())
+}
+
+/// Replaces variables like the kubelet (`Expand` in k8s.io/kubernetes/third_party/forked/golang/expansion), with the one
+/// variable that each pod has.
+fn as_the_kubelet_reads(text: &str) -> String {
+    let (mut read, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        read += before;
+        rest = match after.chars().next() {
+            Some('$') => &after[1..],
+            Some('(') if after.starts_with("(HUSK_JOB)") => {
+                read += "replaced";
+                rest = &after["(HUSK_JOB)".len()..];
+                continue;
+            }
+            _ => after,
+        };
+        read.push('$');
+    }
+    read + rest
 }
 
 fn job(options: &[&str], program: &[&str]) -> Seen {
@@ -91,7 +111,8 @@ fn printed_jobs_are_as_recorded() {
 fn printed_jobs_are_yaml() {
     let has_parser = Command::new("python3").args(["-c", "import yaml"]).output();
     need!(has_parser.is_ok_and(|said| said.status.success()), "needs python3-yaml");
-    let word = "it's \"b\": # $x $(y) é\\";
+    let word =
+        "it's \"b\": # $x $(y) $(HUSK_JOB) $$(HUSK_JOB) $$$ `z` é\\ - [c] {{d}} ${e} !f &g *h %i @j | > $";
     let show = "import sys, yaml, json; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let place = Project::new();
     for (name, pointer) in [
@@ -105,7 +126,8 @@ fn printed_jobs_are_yaml() {
         fs::write(&path, printed).unwrap();
         let read = Seen(Command::new("python3").args(["-c", show, &path]).output().unwrap()).succeeds();
         let read: Value = serde_json::from_str(&read).unwrap();
-        let script = read.pointer(pointer).unwrap().as_str().unwrap().replace("$$(", "$(");
+        let script = read.pointer(pointer).unwrap().as_str().unwrap();
+        let script = if name == "kubernetes" { as_the_kubelet_reads(script) } else { script.to_owned() };
         let shell = script.lines().find(|line| line.starts_with("husk test '--env")).unwrap();
         let shell = format!("husk() {{ for word; do printf '%s\\n' \"$word\"; done; }}; {shell}");
         let words = Seen(Command::new("sh").args(["-c", &shell]).output().unwrap()).succeeds();
@@ -126,7 +148,11 @@ fn jobs_that_could_not_run_are_refused() {
         (&["github"], &["./check"], "a program is one test, which cannot be divided"),
         (&["github"], &["cargo", "nextest", "run"], "nextest divides tests itself"),
         (&["github", "--each"], &["pytest", "${{ secrets.x }}"], "begins an expression of GitHub"),
+        (&["github", "--env=A=${{ secrets.x }}"], &["cargo", "test"], "cannot contain spaces"),
+        (&["github", "--env=A=${{secrets.x}}"], &["cargo", "test"], "begins an expression of GitHub"),
         (&["gitlab", "--each"], &["pytest", "a\nb"], "a job cannot contain this word"),
+        (&["gitlab", "--each"], &["pytest", "a\u{85}b"], "a job cannot contain this word"),
+        (&["kubernetes", "--job-image=a\u{2028}b"], &["cargo", "test"], "not the name of an image"),
         (&["gitlab", "--env=a=b c"], &["cargo", "test"], "cargo's runner cannot contain spaces"),
         (&["gitlab", "--shards=201"], &["cargo", "test"], "must be from 2 to 200"),
         (&["gitlab", "--shards=1"], &["cargo", "test"], "must be from 2 to 200"),

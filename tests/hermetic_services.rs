@@ -59,13 +59,13 @@ impl Served {
     }
 }
 
-fn server(name: &str, port: u16) -> String {
+pub(crate) fn server(name: &str, port: u16) -> String {
     format!(
         "[[service]]\nname = \"{name}\"\ncommand = [\"GUEST\", \"serve\", \"{port}\"]\nready = {{ port = {port} }}\n"
     )
 }
 
-fn lines(path: &str) -> Vec<Value> {
+pub(crate) fn lines(path: &str) -> Vec<Value> {
     fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -79,7 +79,7 @@ fn below(pid: u32) -> Vec<OwnedFd> {
 
 /// Waits until all of them have ended.
 #[track_caller]
-fn have_ended(processes: &[OwnedFd]) {
+pub(crate) fn have_ended(processes: &[OwnedFd]) {
     let most = Timespec { tv_sec: 30, tv_nsec: 0 };
     for process in processes {
         assert_eq!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&most)).unwrap(), 1, "still runs");
@@ -285,7 +285,7 @@ fn nothing_outlives_a_husk_that_is_killed_while_services_start() {
 }
 
 /// Returns the processes whose command line begins like this.
-fn named(begin: &str) -> Vec<OwnedFd> {
+pub(crate) fn named(begin: &str) -> Vec<OwnedFd> {
     let pids =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let is = |pid: &i32| {
@@ -348,8 +348,7 @@ fn invalid_service_is_shown_where_it_is() {
         ("service = 3".to_owned(), "husk.toml:1:1: service must be written as [[service]]"),
         ("[[service]]\nname = \"a\"".to_owned(), "husk.toml:1:1: this [[service]] has no command"),
         ("[[service]]\nname = \"a b\"".to_owned(), "husk.toml:2:8: name may only have"),
-        (with("per = \"run\""), "husk.toml:5:7: per = \"run\" is not supported"),
-        (with("per = 1"), "husk.toml:5:7: per must be \"test\" or \"binary\""),
+        (with("per = 1"), "husk.toml:5:7: per must be \"test\", \"binary\" or \"run\""),
         (with("net = \"host\""), "husk.toml:5:1: net is not an option of a service"),
         (with("redy = 1"), "husk.toml:5:1: unknown option 'redy'; did you mean 'ready'?"),
         (with("user = \"no-such-user\""), "husk.toml:5:8: 'no-such-user' is neither UID:GID nor a user here"),
@@ -368,6 +367,13 @@ fn invalid_service_is_shown_where_it_is() {
     ] {
         Served::new(&text).sh("true").fails(125, said);
     }
-    let mixed = server("one", 7000) + "per = \"binary\"\n" + &server("two", 7001);
-    Served::new(&mixed).sh("true").fails(125, "tests that share service one");
+    for (one, two, why) in [
+        ("binary", "test", "tests that share service one (per = \"binary\") share a network"),
+        ("test", "run", "tests that share service two (per = \"run\") share a network"),
+        ("run", "binary", "a test can be in one network only, and services two"),
+    ] {
+        let per = |per: &str| format!("per = \"{per}\"\n");
+        let mixed = server("one", 7000) + &per(one) + &server("two", 7001) + &per(two);
+        Served::new(&mixed).sh("true").fails(125, why);
+    }
 }

@@ -318,6 +318,55 @@ fn hostile_report_is_harmless() {
     }
 }
 
+/// Files that would block a reader or fill its memory.
+#[test]
+fn report_that_never_ends_is_refused() {
+    let machines = Machines::with(&[]);
+    let path = machines.report(1);
+    let merge = || machines.merge(&[], std::slice::from_ref(&path));
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    merge().fails(101, "is not a regular file");
+    for device in ["/dev/zero", "/dev/tty"] {
+        let seen = machines.merge(&[], &[device.to_owned()]);
+        assert_eq!(seen.0.status.code(), Some(101), "{device}");
+    }
+    fs::remove_file(&path).unwrap();
+    let file = fs::File::create(&path).unwrap();
+    // Its size says that it is too long before a byte of it is read.
+    file.set_len(1 << 40).unwrap();
+    merge().fails(101, "has more than 512 MiB");
+    drop(file);
+    for (text, why) in [
+        ("\n".repeat(1 << 22), "is damaged in line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4194294 others"),
+        ("[".repeat(1 << 24) + "\n", "is damaged in line 1"),
+        (format!("{{\"run\":\"\",\"x\":[0{}]}}\n", ",0".repeat(1 << 24)), "is damaged in line 1"),
+        ("x".repeat(1 << 24), "is cut off in line 1"),
+        (
+            "{\"run\":\"\",\"results\":0,\"not_run\":0,\"not_begun\":[],\"wall_ms\":0}\n".repeat(1 << 16),
+            "has further problems",
+        ),
+    ] {
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new("sh");
+        // Limited to 600 MB of memory, of which the values would take more.
+        let script = format!("ulimit -v 600000; exec {} test --merge {path}", env!("CARGO_BIN_EXE_husk"));
+        let seen = Seen(command.args(["-c", &script]).output().unwrap());
+        seen.fails(101, why);
+        assert!(seen.0.stderr.len() < 20_000);
+    }
+    // As many suites as shards, each of which lacks all other shards.
+    let begin = |part: usize| {
+        json!({
+            "run": part.to_string(), "suite": part.to_string(), "id": part.to_string(), "shard": [part, 65536], "began": 0,
+            "timestamp": "", "durations": null, "all": 0, "digest": "0", "listed": []
+        })
+        .to_string() + "\n"
+    };
+    fs::write(&path, (1..=16384).map(begin).collect::<String>()).unwrap();
+    merge().fails(101, "and 16373 others are missing");
+}
+
 /// Lists two tests, and passes each of them.
 const BINARY: &str = r#"case "$*" in
     *--list*--ignored*) ;;

@@ -10,6 +10,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Returns the words that run the guest in an image.
 fn in_image<'w>(reference: &'w str, options: &[&'w str], words: &[&'w str]) -> Vec<&'w str> {
@@ -129,6 +131,42 @@ fn layers_in_use_are_not_pruned() {
         assert_eq!(place.layers(), if option == "--image" { bundles } else { 0 }, "{option}");
     }
     assert_eq!(fs::read_dir(place.path("cache/husk/held")).unwrap().count(), 0);
+}
+
+/// Each process that uses layers registers them before another one may remove them.
+#[test]
+fn pruning_takes_no_layer_from_a_process_that_starts() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let layout = image(json!({}));
+    let reference = oci(&layout);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    place.bundle(&["--prune"]).succeeds();
+                }
+            });
+        }
+        // Ends the loops even if a check fails.
+        let _end = End(&is_over);
+        for round in 0..20 {
+            let name = format!("web-{round}");
+            place.test(&in_image(&reference, &[], &["list", "/data"])).prints("new\nold");
+            place.bundle(&[&reference, &name]).succeeds();
+            place.test(&["--bundle", &name, "--", "/guest", "list", "/data"]).prints("new\nold");
+            fs::remove_dir_all(place.path(&name)).unwrap();
+        }
+    });
+}
+
+struct End<'e>(&'e AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ mod hermetic_machines;
 mod hermetic_outputs;
 /// The page about a run of `test --runner`, in a browser.
 mod hermetic_page;
+/// Services that all husks of a run share.
+mod hermetic_runs;
 /// Services that are often tested with: PostgreSQL and Redis.
 mod hermetic_servers;
 /// Services beside tests: started, ready, shared and ended.

@@ -206,7 +206,17 @@ fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
         ("exec", exec(Bundle::running("hang"))),
         ("exec in a user namespace", exec(in_user_namespace(Bundle::running("hang")))),
         ("test", Box::new(|go| drop(go(Project::new().command(&[], &["true"])).succeeds()))),
+        ("test with a service", Box::new(|go| drop(go(served().command(&[], &["true"])).succeeds()))),
     ]
+}
+
+/// Returns a project whose tests have a service. Its sandboxes join a network, so their first processes have a copy of
+/// the runtime's memory.
+fn served() -> Project {
+    let place = Project::new();
+    let toml = "[[service]]\nname = \"it\"\ncommand = [\"sh\", \"-c\", \"echo up; exec sleep 1000\"]\nready = { log = \"up\" }\n";
+    fs::write(place.path("here/husk.toml"), toml).unwrap();
+    place
 }
 
 /// Starts it many times beside a neighbour. Returns what the neighbour found.

@@ -150,6 +150,8 @@ pub enum MissingIsolation {
     Overlays(Cause),
     /// The program runs in the caller's user namespace, without privileges in it.
     UserNamespace,
+    /// A service that the run shares lacks some isolation.
+    Service(String),
 }
 
 impl Display for MissingIsolation {
@@ -162,6 +164,7 @@ impl Display for MissingIsolation {
                      because no cgroup is available: {why}"
                 );
             }
+            Self::Service(what) => return write!(f, "services: {what}"),
             Self::Processes(why) => {
                 return write!(f, "root's processes are not limited, because no cgroup is available: {why}");
             }

@@ -59,7 +59,7 @@ pub use sandbox::ended::{DiskLimit, Ended, NotRun, Reached, Recalled, RemainingP
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};
 pub use sandbox::probe::probe;
 pub use sandbox::{Isolation, end_alike, listing, run};
-pub use services::{Per, Ready, Service, ServiceReport};
+pub use services::{Per, Ready, Run, Service, ServiceReport, keep_services};
 pub use shell::open_shell;
 pub use tools::{Caches, Caller, Link, Tools};
 pub use trust::distrust;

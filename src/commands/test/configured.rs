@@ -3,6 +3,7 @@
 use super::options::Test;
 use super::services::{self, ConditionalService};
 use super::settings::{Settings, Subject};
+use crate::exit::Exit;
 use crate::image::Images;
 use crate::session::Session;
 use anyhow::{Result, anyhow};
@@ -41,7 +42,8 @@ impl<'c> Configured<'c> {
         // Only now, because building the options takes as long as parsing the command line.
         let command = Test::augment_args(crate::options::program());
         let mut settings = Settings::parse(text, path, &command)?;
-        let services = settings.prepare(&command, images, session)?;
+        let run = settings.run(&given, (path, text))?;
+        let services = settings.prepare(&command, images, session, run)?;
         let typed = typed(matches, &command);
         Ok(Self { given, typed, settings, services, command, images, merged: RefCell::default() })
     }
@@ -72,6 +74,16 @@ impl<'c> Configured<'c> {
         test.services = services::at(&self.services, services)?;
         self.merged.borrow_mut().insert(applying, test.clone());
         Ok(test)
+    }
+
+    /// Whether this is the process that keeps the services of a run.
+    pub(super) fn is_keeper(&self) -> bool {
+        !self.given.tests.keep_services.is_empty()
+    }
+
+    /// Keeps the services until the run ends.
+    pub(super) fn keep_services(&self) -> Result<Exit> {
+        services::keep(&self.services, &self.given)
     }
 
     /// Returns the options for the named test, and the profile of its image.

@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod services;
 mod settings;
+mod shared_run;
 mod suite;
 mod trusted;
 mod writable;
@@ -56,5 +57,8 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
         return Run::prepare(test, None, &images, session)?.perform();
     };
     let configured = Configured::read((&text, &path), test, matches, &images, session)?;
+    if configured.is_keeper() {
+        return configured.keep_services();
+    }
     Run::prepare(configured.test(None)?, Some(&configured), &images, session)?.perform()
 }

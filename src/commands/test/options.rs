@@ -246,6 +246,9 @@ pub(crate) struct Tests {
     /// Image of the job's containers
     #[arg(long, value_name = "IMAGE")]
     pub(super) job_image: Option<String>,
+    /// Keep these services of husk.toml for a run; husk itself passes this
+    #[arg(long, hide = true, value_name = "NAME", value_delimiter = ',')]
+    pub(super) keep_services: Vec<String>,
     /// Start no more tests after a failure
     #[arg(long)]
     pub(super) fail_fast: bool,

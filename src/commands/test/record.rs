@@ -20,6 +20,8 @@ use std::path::Path;
 
 /// More than a report of a million tests.
 const MOST_BYTES: u64 = 512 << 20;
+/// A line with more values is not one of a report. In memory a value takes up to a hundred times as many bytes as in a file.
+const MOST_VALUES: usize = 2 << 20;
 /// Longer times are cut, so that sums of them do not overflow: some months, in microseconds.
 const MOST_MICROS: u64 = 10_000_000_000_000;
 /// The highest number of shards.
@@ -279,6 +281,7 @@ fn read_attempt(line: &Value) -> Option<Try> {
 impl Line {
     /// Reads a line; `None` if it is damaged.
     fn read(line: &[u8]) -> Option<Self> {
+        (values(line) <= MOST_VALUES).then_some(())?;
         let line: Value = serde_json::from_slice(line).ok()?;
         match line.as_object()? {
             object if object.contains_key("test") => Some(Self::Test(Box::new(ReadTest::read(line)?))),
@@ -286,6 +289,21 @@ impl Line {
             _ => Some(Self::End(text(&line, "run")?, End::read(&line)?)),
         }
     }
+}
+
+/// Returns an upper bound for the number of values in JSON, from the characters that separate them outside of strings.
+fn values(line: &[u8]) -> usize {
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in line {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Why a part of a report could not be read.
@@ -301,14 +319,19 @@ pub(crate) enum Damage {
 pub(crate) fn read(path: &Path, mut take: impl FnMut(Result<Line, Damage>)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty())?;
-    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("is not a regular file"));
     }
+    let check = |size: u64| match size > MOST_BYTES {
+        true => Err(io::Error::other(format!("has more than {} MiB", MOST_BYTES >> 20))),
+        false => Ok(()),
+    };
+    check(stat.st_size.try_into().unwrap_or_default())?;
+    // The file may grow meanwhile, and files of some file systems have no size.
     let mut bytes = Vec::new();
     File::from(file).take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("has more than {} MiB", MOST_BYTES >> 20)));
-    }
+    check(bytes.len() as u64)?;
     for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(1..) {
         take(match line.strip_suffix(b"\n") {
             Some(line) => Line::read(line).ok_or(Damage::Line(number)),
@@ -340,4 +363,24 @@ fn hex(digest: u64) -> String {
 
 fn from_hex(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, MOST_VALUES, values};
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (line, count) in [("{}", 2), ("[1,2]", 3), (r#""a,\"[{,""#, 1), (r#"{"a":"\\","b":[]}"#, 4)] {
+            assert!(values(line.as_bytes()) == count, "{line} {}", values(line.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn line_that_would_fill_the_memory_is_not_read() {
+        let many = format!("{{\"run\":\"\",\"x\":[0{}]}}", ",0".repeat(MOST_VALUES));
+        assert!(Line::read(many.as_bytes()).is_none());
+        let deep = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
+        assert!(Line::read(deep.as_bytes()).is_none());
+    }
 }

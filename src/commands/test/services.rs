@@ -16,16 +16,21 @@ use super::run::of_bundle;
 use super::settings::{
     CONDITIONS, Key, Patterns, SetOption, Settings, SettingsReader, Subject, Table, Value, in_order,
 };
+use super::shared_run::SharedRun;
+use crate::exit::Exit;
 use crate::image::Images;
 use crate::session::Session;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Command, FromArgMatches as _};
-use husk_hermetic::{Caller, Per, Ready, Service, Tools};
+use husk_hermetic::{Caller, Isolation, Per, Ready, Service, Tools};
 use husk_image::Held;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{stdin, stdout};
 use std::ops::Range;
+use std::os::fd::AsFd as _;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
@@ -78,6 +83,8 @@ pub(crate) struct ServiceTable {
 pub(crate) struct ConditionalService {
     service: Service,
     patterns: Patterns,
+    /// The run, if the husks of a run share the service.
+    run: Option<Rc<SharedRun>>,
     /// Keeps a bundle's layers in the store.
     _held: Option<Held>,
 }
@@ -180,11 +187,8 @@ fn read_per(reader: &SettingsReader<'_>, value: &Value<'_>) -> Result<Per> {
     match text(reader, "per", value)?.as_str() {
         "test" => Ok(Per::Test),
         "binary" => Ok(Per::Binary),
-        "run" => Err(reader.wrong(
-            value.span(),
-            "per = \"run\" is not supported, because each test binary has a husk of its own; use \"binary\"",
-        )),
-        _ => Err(reader.wrong(value.span(), "per must be \"test\" or \"binary\"")),
+        "run" => Ok(Per::Run),
+        _ => Err(reader.wrong(value.span(), "per must be \"test\", \"binary\" or \"run\"")),
     }
 }
 
@@ -236,13 +240,22 @@ impl Settings {
         command: &Command,
         images: &Images,
         session: &Session<'_>,
+        run: Option<SharedRun>,
     ) -> Result<Vec<ConditionalService>> {
-        let tables = std::mem::take(&mut self.services);
+        let (tables, run) = (std::mem::take(&mut self.services), run.map(Rc::new));
         let prepared = tables.into_iter().map(|table| {
             let name = format!("service {}", table.name);
-            table.prepare(command, images, session).context(name)
+            let run = run.clone().filter(|_| table.per == Per::Run);
+            let prepared = table.prepare(command, images, session).context(name)?;
+            Ok(ConditionalService { run, ..prepared })
         });
         prepared.collect()
+    }
+
+    /// Returns the run that this husk is part of, if it needs one.
+    pub(crate) fn run(&self, test: &Test, (path, text): (&Path, &str)) -> Result<Option<SharedRun>> {
+        let is_shared = self.services.iter().any(|service| service.per == Per::Run);
+        if !is_shared || !test.tests.runner { Ok(None) } else { SharedRun::of(test, path, text) }
     }
 }
 
@@ -268,8 +281,9 @@ impl ServiceTable {
         profile.user = self.user;
         let Self { name, per, ready, timeout, patterns, .. } = self;
         Ok(ConditionalService {
-            service: Service { name, profile, per, ready, timeout },
+            service: Service { name, profile, per, ready, timeout, run: None },
             patterns,
+            run: None,
             _held: held,
         })
     }
@@ -283,14 +297,40 @@ pub(super) fn applying(services: &[ConditionalService], subject: Subject<'_>) ->
 
 /// Returns the services with these indices.
 pub(super) fn at(services: &[ConditionalService], places: &[usize]) -> Result<Vec<Service>> {
-    let found = places.iter().filter_map(|place| services.get(*place));
-    let found: Vec<_> = found.map(|one| one.service.clone()).collect();
-    let of = |per| found.iter().find(|service| service.per == per).map(|service| &service.name);
-    if let (Some(own), Some(shared)) = (of(Per::Test), of(Per::Binary)) {
+    let found: Vec<_> = places.iter().filter_map(|place| services.get(*place)).collect();
+    let run = found.iter().find_map(|one| one.run.as_ref());
+    let run = run.map(|run| run.with(found.iter().map(|one| one.service.name.as_str())));
+    let found: Vec<_> =
+        found.into_iter().map(|one| Service { run: run.clone(), ..one.service.clone() }).collect();
+    let Some((first, rest)) = found.split_first() else { return Ok(found) };
+    if let Some(other) = rest.iter().find(|other| other.per != first.per) {
+        let (own, shared) = if first.per == Per::Test { (first, other) } else { (other, first) };
+        let [own_per, shared_per] = [own, shared].map(|service| match service.per {
+            Per::Test => "test",
+            Per::Binary => "binary",
+            Per::Run => "run",
+        });
+        let (own, shared) = (&own.name, &shared.name);
+        if own_per == "test" {
+            bail!(
+                "husk.toml: tests that share service {shared} (per = \"{shared_per}\") share a network, in which each \
+                 would start {own} (per = \"test\") on the same port; give both the same 'per'"
+            );
+        }
         bail!(
-            "husk.toml: tests that share service {shared} (per = \"binary\") share a network, in which each would \
-             start {own} (per = \"test\") on the same port; give both the same 'per'"
+            "husk.toml: a test can be in one network only, and services {own} (per = \"{own_per}\") and {shared} (per = \
+             \"{shared_per}\") have different ones; give both the same 'per'"
         );
     }
     Ok(found)
+}
+
+/// Keeps the services that `--keep-services` names, as the process that the first husk of a run has started.
+pub(super) fn keep(services: &[ConditionalService], test: &Test) -> Result<Exit> {
+    let is_named = |one: &&ConditionalService| test.tests.keep_services.contains(&one.service.name);
+    let services: Vec<_> = services.iter().filter(is_named).map(|one| one.service.clone()).collect();
+    let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
+    let (listener, process) = (stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?);
+    husk_hermetic::keep_services(&services, how, listener, process)?;
+    Ok(Exit::Success)
 }

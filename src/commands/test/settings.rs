@@ -66,6 +66,7 @@ const TYPED: &[&str] = &[
     "plan",
     "shell",
     "keep",
+    "keep-services",
     "help",
 ];
 

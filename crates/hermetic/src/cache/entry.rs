@@ -15,6 +15,12 @@ use std::time::Duration;
 
 const MAGIC: &str = "husk-cache 1\n";
 
+/// Longer times are not those of a test: some months, in microseconds. Sums of shorter ones do not overflow.
+const MOST_MICROS: u64 = 10_000_000_000_000;
+
+/// libtest's notes on the kind of a test are shorter.
+const MOST_MODE: usize = 100;
+
 /// Output beyond this is not remembered, and neither is its test.
 pub(crate) const MOST_OUTPUT: usize = 1 << 20;
 
@@ -61,6 +67,10 @@ impl Remembered {
         let (out, rest) = field("out", rest)?;
         let (errors, rest) = field("errors", rest)?;
         let mode = String::from_utf8(mode.to_vec()).ok()?;
+        // It becomes part of a line of the results.
+        if wall > MOST_MICROS || mode.len() > MOST_MODE || mode.chars().any(char::is_control) {
+            return None;
+        }
         let mode = Some(mode).filter(|mode| !mode.is_empty());
         let wall = Duration::from_micros(wall);
         rest.is_empty().then(|| Self { wall, mode, out: out.to_vec(), errors: errors.to_vec() })
@@ -85,6 +95,33 @@ fn field<'b>(name: &str, bytes: &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
 mod tests {
     use super::{Digest, Remembered};
     use std::time::Duration;
+
+    #[test]
+    fn hostile_entry_with_the_right_digest_is_absent() {
+        let key = Digest::of(b"key");
+        let entry = |wall: &str, mode: &str, out: &str| {
+            let text = format!("husk-cache 1\nkey {key}\nwall {wall}\nmode {mode}\nout {out}\nerrors 0\n\n");
+            let digest = Digest::of(text.as_bytes());
+            Remembered::from_bytes(format!("{text}digest {digest}\n").as_bytes(), key)
+        };
+        assert!(entry("1", "0\n", "1\nx").is_some());
+        for (wall, mode, out) in [
+            ("18446744073709551615", "0\n", "0\n"),
+            ("99999999999999999999", "0\n", "0\n"),
+            ("-1", "0\n", "0\n"),
+            ("1", "18446744073709551615\n", "0\n"),
+            ("1", "0\n", "18446744073709551615\n"),
+            ("1", "0\n", "99999999999999999999\nx"),
+            ("1", "0\n", "0\nx"),
+            // A result of another test in the name.
+            ("1", "23\n ... ok\ntest other ... ok", "0\n"),
+            ("1", "4\n\x1b[2J", "0\n"),
+            ("1", "2\n\u{85}", "0\n"),
+        ] {
+            assert_eq!(entry(wall, mode, out), None, "{wall} {mode:?} {out:?}");
+        }
+        assert_eq!(entry("1", &format!("101\n{}", "m".repeat(101)), "0\n"), None);
+    }
 
     #[test]
     fn entry_is_read_only_if_it_is_whole_and_its_own() {

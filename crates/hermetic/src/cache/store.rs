@@ -6,13 +6,18 @@
 //! entry that a crash has damaged does not have the digest at its end, and counts as absent.
 //!
 //! A user who can write to the store can make a test appear to have passed. So a directory that every user can write
-//! to is refused. A directory of another user or a group is accepted, because the caller has named it.
+//! to is refused. A directory of another user or a group is accepted, because the caller has named it. It is refused
+//! where every user could have made it, such as in `/tmp`. There, the name says nothing about the owner.
 
 use super::digest::Digest;
 use super::entry::{MOST_OUTPUT, Remembered};
 use crate::error::Error;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, renameat, stat, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
@@ -40,11 +45,22 @@ impl Store {
         };
         fs::create_dir_all(path).map_err(failed)?;
         let outer = open(path, DIRECTORY, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        let stat = fstat(&outer).map_err(|errno| failed(errno.into()))?;
-        if stat.st_mode & 0o002 != 0 {
+        let forgers = "who could make tests appear to have passed";
+        let refused = |path: &Path| {
+            let path = path.display();
+            Error::Setting(format!(
+                "the cache {path} is writable by all users, {forgers}; remove that permission"
+            ))
+        };
+        if is_public(&fstat(&outer).map_err(|errno| failed(errno.into()))?) {
+            return Err(refused(path));
+        }
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let named = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| failed(errno.into()))?;
+        let is_own = [0, geteuid().as_raw()].contains(&named.st_uid);
+        if !is_own && is_public(&stat(above).map_err(|errno| failed(errno.into()))?) {
             return Err(Error::Setting(format!(
-                "the cache {} is writable by all users, who could make tests appear to have passed; \
-                 remove that permission",
+                "the cache {} was made by another user in a directory where all users can, {forgers}; choose another one",
                 path.display()
             )));
         }
@@ -53,15 +69,22 @@ impl Store {
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => outer,
             directory => directory.map_err(|errno| failed(errno.into()))?,
         };
+        if is_public(&fstat(&directory).map_err(|errno| failed(errno.into()))?) {
+            return Err(refused(&path.join(VERSION)));
+        }
         Ok(Self { directory })
     }
 
     /// Returns the entry of a key. A damaged or foreign file counts as absent.
     pub(crate) fn find(&self, key: Digest) -> Option<Remembered> {
         let (directory, name) = place(key);
+        let directory =
+            openat(&self.directory, directory, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).ok()?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = openat(&self.directory, format!("{directory}/{name}"), flags, Mode::empty()).ok()?;
-        if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
+        let file = openat(&directory, name, flags, Mode::empty()).ok()?;
+        let stat = fstat(&file).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || is_public(&stat) || is_public(&fstat(&directory).ok()?) {
             return None;
         }
         let mut bytes = Vec::new();
@@ -88,11 +111,17 @@ impl Store {
     /// Removes the entry of a key that was found to be wrong.
     pub(crate) fn remove(&self, key: Digest) -> io::Result<()> {
         let (directory, name) = place(key);
-        match unlinkat(&self.directory, format!("{directory}/{name}"), AtFlags::empty()) {
+        let directory = openat(&self.directory, directory, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+        match directory.and_then(|directory| unlinkat(&directory, name, AtFlags::empty())) {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
         }
     }
+}
+
+/// Whether every user can write to it.
+fn is_public(stat: &Stat) -> bool {
+    stat.st_mode & 0o002 != 0
 }
 
 /// Returns the directory and the name of a key's file.
@@ -158,6 +187,61 @@ mod tests {
         store.remove(key).unwrap();
         store.remove(key).unwrap();
         assert_eq!(store.find(key), None);
+    }
+
+    #[test]
+    fn store_serves_nothing_that_all_users_could_have_written() {
+        let directory = TempDir::new().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let (key, entry) = (Digest::of(b"a"), Remembered::default());
+        store.write(key, &entry).unwrap();
+        let file = files(&directory).pop().unwrap();
+        let above = file.parent().unwrap().to_owned();
+        let allow = |path: &std::path::Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        };
+        for (path, before) in [(&file, 0o644), (&above, 0o755)] {
+            assert_eq!(store.find(key).as_ref(), Some(&entry));
+            allow(path, before | 0o002);
+            assert_eq!(store.find(key), None);
+            allow(path, before);
+        }
+        allow(&directory.path().join("v1"), 0o777);
+        assert!(Store::open(directory.path()).is_err());
+        allow(&directory.path().join("v1"), 0o755);
+        // Symlinks in place of the directories.
+        let elsewhere = directory.path().join("elsewhere");
+        fs::rename(&above, &elsewhere).unwrap();
+        symlink(&elsewhere, &above).unwrap();
+        assert_eq!(store.find(key), None);
+        assert!(store.write(key, &entry).is_err() && store.remove(key).is_err());
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+        fs::rename(directory.path().join("v1"), directory.path().join("v2")).unwrap();
+        symlink("v2", directory.path().join("v1")).unwrap();
+        assert!(Store::open(directory.path()).is_err());
+    }
+
+    #[test]
+    fn store_that_another_user_made_where_all_can_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = TempDir::new().unwrap();
+        let (store, link) = (directory.path().join("store"), directory.path().join("link"));
+        fs::create_dir(&store).unwrap();
+        symlink(&store, &link).unwrap();
+        let own = |path, uid| std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
+        let allow = |mode| fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+        own(&store, 1234);
+        allow(0o755);
+        assert!(Store::open(&store).is_ok());
+        allow(0o1777);
+        assert!(Store::open(&store).is_err());
+        // The symlink is root's.
+        assert!(Store::open(&link).is_ok());
+        own(&store, 0);
+        own(&link, 1234);
+        assert!(Store::open(&store).is_ok() && Store::open(&link).is_err());
     }
 
     #[test]

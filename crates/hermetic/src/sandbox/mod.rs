@@ -130,7 +130,7 @@ impl Machine {
         if let Some(known) = known {
             return Ok(Some(known));
         }
-        let started = Rc::new(RefCell::new(Services::start(profile, self)?));
+        let started = Rc::new(RefCell::new(Services::of(profile, self)?));
         if !started.borrow().are_of_one_test() {
             self.shared.borrow_mut().push(started.clone());
         }

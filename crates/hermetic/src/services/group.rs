@@ -3,7 +3,7 @@
 use super::log::Log;
 use super::network::Network;
 use super::ready::Readiness;
-use super::{Per, Ready, Service, ServiceReport};
+use super::{Ready, Service, ServiceReport};
 use crate::error::{Error, MissingIsolation};
 use crate::host::JoinedNetwork;
 use crate::plan::layers::Streams;
@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Running services that share a network.
-pub(crate) struct Services {
+pub(crate) struct OwnServices {
     pub(super) services: Vec<Service>,
     network: Network,
     members: Vec<Member>,
@@ -38,14 +38,19 @@ struct Member {
     is_killed: bool,
 }
 
-impl Services {
-    /// Starts all services of a profile at the same time.
-    pub(crate) fn start(profile: &Profile, machine: &mut Machine) -> Result<Self, Error> {
+impl OwnServices {
+    /// Fails if a profile's program cannot join a network.
+    pub(super) fn check(profile: &Profile) -> Result<(), Error> {
         if profile.net != Net::Loopback {
             let name = profile.services.first().map(|service| service.name.as_str()).unwrap_or_default();
             let what = "needs the private network with a loopback device (--net loopback)";
             return Err(Error::Setting(format!("service {name}: the test {what}")));
         }
+        Ok(())
+    }
+
+    /// Starts all services of a profile at the same time.
+    pub(super) fn start(profile: &Profile, machine: &mut Machine) -> Result<Self, Error> {
         let network = Network::new(machine)?;
         let joined = network.joined();
         let members = profile.services.iter().map(|service| Member::start(service, machine, joined));
@@ -124,14 +129,19 @@ impl Services {
         self.members.iter().flat_map(|member| &member.machine.losses)
     }
 
-    /// Returns whether a test with this profile shares them.
-    pub(crate) fn are_for(&self, profile: &Profile) -> bool {
-        !self.are_of_one_test() && self.services == profile.services
+    /// Kills all services for this reason.
+    pub(super) fn fail(&mut self, why: &Error) {
+        self.failure.get_or_insert_with(|| why.to_string());
+        for member in &mut self.members {
+            // Each report names the reason, because no husk has seen the error.
+            member.end.get_or_insert_with(|| format!("could not be run: {why}"));
+        }
+        self.kill();
     }
 
-    /// Returns whether only one test uses them.
-    pub(crate) fn are_of_one_test(&self) -> bool {
-        self.services.iter().all(|service| service.per == Per::Test)
+    /// Returns the descriptors of the user namespace, if there is one, and of the network.
+    pub(super) fn network_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.network.descriptors()
     }
 
     /// Returns the positions in the logs, to be passed to `reports` later.
@@ -161,7 +171,7 @@ impl Services {
     }
 }
 
-impl Drop for Services {
+impl Drop for OwnServices {
     fn drop(&mut self) {
         // All of them at first, because dropping a sandbox waits for its end.
         self.kill();

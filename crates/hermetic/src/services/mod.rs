@@ -5,16 +5,21 @@
 //! ready, and ends with all of them killed.
 
 mod group;
+mod keeper;
 pub(crate) mod listing;
 mod log;
 mod network;
 mod port;
 mod ready;
+mod run;
 pub(crate) mod served;
+mod shared;
 
 use crate::explain::words::quoted;
 use crate::profile::Profile;
-pub(crate) use group::Services;
+pub use keeper::keep as keep_services;
+pub use run::Run;
+pub(crate) use shared::Services;
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -29,6 +34,8 @@ pub struct Service {
     pub ready: Ready,
     /// How long it may take to become ready.
     pub timeout: Duration,
+    /// The run, if several husks share the service. All services of a test then have the same.
+    pub run: Option<Run>,
 }
 
 /// The tests that share a service.
@@ -38,6 +45,8 @@ pub enum Per {
     Test,
     /// All tests that one husk runs share the service, and so a network.
     Binary,
+    /// All tests that the husks of one run share the service, and so a network.
+    Run,
 }
 
 /// When a service is ready.
@@ -56,6 +65,7 @@ impl Display for Per {
         f.write_str(match self {
             Self::Test => "one for each test",
             Self::Binary => "one for all tests",
+            Self::Run => "one for the whole run",
         })
     }
 }

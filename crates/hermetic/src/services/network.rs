@@ -8,7 +8,7 @@ use husk_script::Request;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Child, Command, Reason};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// A network namespace with the loopback device up, which exists as long as this value or a process in it.
 pub(super) struct Network {
@@ -49,6 +49,10 @@ impl Network {
             None
         };
         Ok(Self { user, net: next(&mut child)? })
+    }
+
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.user.iter().chain([&self.net]).map(|fd| fd.as_fd())
     }
 
     pub(super) fn joined(&self) -> JoinedNetwork {

@@ -38,7 +38,8 @@ impl Served {
         services: Option<Rc<RefCell<Services>>>,
         terminal: Option<CallerTerminal>,
     ) -> Result<Self, Box<Failed>> {
-        let positions = services.as_ref().map(|services| services.borrow().positions()).unwrap_or_default();
+        let positions =
+            services.as_ref().map(|services| services.borrow_mut().positions()).unwrap_or_default();
         let (limits, since) = (limits.clone(), Instant::now());
         let mut served = Self { plan, limits, home, services, positions, terminal, since, sandbox: None };
         if served.services.as_ref().is_none_or(|services| services.borrow().are_ready()) {
@@ -104,7 +105,7 @@ impl Served {
     fn report(&self, ended: Ended) -> Ended {
         let Some(services) = &self.services else { return ended };
         let mut services = services.borrow_mut();
-        let losses = ended.losses.iter().chain(services.losses()).cloned().collect();
+        let losses = ended.losses.iter().cloned().chain(services.losses()).collect();
         let reports = services.reports(&self.positions);
         if services.are_of_one_test() {
             services.kill();

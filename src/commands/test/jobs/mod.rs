@@ -59,8 +59,8 @@ pub(super) fn print(job: Job, test: &Test, typed: &[OsString]) -> Result<Exit> {
         typed.iter().filter(|word| !OWN.iter().any(|name| is_option(word, name))).cloned().collect();
     let mut command = command(&test.program, &options, test.tests.each.is_some() || test.tests.tap)?;
     match job {
-        // The kubelet replaces $(NAME), and reads $$( as $(.
-        Job::Kubernetes => command = command.replace("$(", "$$("),
+        // The kubelet replaces $(NAME), and reads $$ as $.
+        Job::Kubernetes => command = command.replace('$', "$$"),
         Job::Github => ensure!(!command.contains("${{"), "'${{{{' begins an expression of GitHub"),
         Job::Gitlab => {}
     }

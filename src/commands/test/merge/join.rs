@@ -1,10 +1,15 @@
 //! Joins what the reports of shards say, and finds what is missing in them. It reads and prints nothing.
 
 use crate::commands::test::record::{Begin, Damage, End, Line, MOST_SHARDS, ReadTest};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 /// At most this many names are listed in a problem.
 const MOST_NAMED: usize = 10;
+
+/// At most this many problems of a file are listed.
+const MOST_PROBLEMS: usize = 100;
 
 /// A shard of a suite.
 pub(super) struct Shard {
@@ -50,8 +55,10 @@ pub(super) struct Reading {
     /// Results of no shard, with their files.
     others: Vec<(usize, ReadTest)>,
     /// The numbers of the damaged lines of the file, and the tests in it that belong to none of its shards.
-    damaged: Vec<usize>,
-    stray: Vec<String>,
+    damaged: Names,
+    stray: Names,
+    /// The number of problems of the file.
+    file_problems: usize,
     /// The names of suites that have several identifiers.
     ambiguous: BTreeSet<String>,
     problems: Vec<String>,
@@ -65,8 +72,9 @@ impl Reading {
             runs: BTreeMap::new(),
             repeated: BTreeSet::new(),
             others: Vec::new(),
-            damaged: Vec::new(),
-            stray: Vec::new(),
+            damaged: Names::default(),
+            stray: Names::default(),
+            file_problems: 0,
             ambiguous: BTreeSet::new(),
             problems: Vec::new(),
         }
@@ -75,19 +83,18 @@ impl Reading {
     /// Begins a file. The next lines are from it.
     pub(super) fn file(&mut self, name: String) {
         self.files.push(name);
+        self.file_problems = 0;
     }
 
     /// Ends a file that could not be read for this reason, or has been read.
     pub(super) fn end_file(&mut self, error: Option<String>) {
         let file = self.files.len().saturating_sub(1);
         let (damaged, stray) = (std::mem::take(&mut self.damaged), std::mem::take(&mut self.stray));
-        if !damaged.is_empty() {
-            let numbers: Vec<_> = damaged.iter().map(usize::to_string).collect();
-            self.problem(file, &format!("is damaged in line {}", some(numbers.iter().map(String::as_str))));
+        if damaged.count > 0 {
+            self.problem(file, &format!("is damaged in line {damaged}"));
         }
-        if !stray.is_empty() {
-            let names = some(stray.iter().map(String::as_str));
-            self.problem(file, &format!("has results of shards that are not in it: {names}"));
+        if stray.count > 0 {
+            self.problem(file, &format!("has results of shards that are not in it: {stray}"));
         }
         let why = match error {
             None if self.shards.iter().any(|shard| shard.file == file) || !self.repeated.is_empty() => return,
@@ -98,6 +105,12 @@ impl Reading {
     }
 
     fn problem(&mut self, file: usize, why: &str) {
+        self.file_problems += 1;
+        let why = match self.file_problems.cmp(&MOST_PROBLEMS) {
+            Ordering::Less => why,
+            Ordering::Equal => "has further problems",
+            Ordering::Greater => return,
+        };
         let file = self.files.get(file).map_or("", String::as_str);
         self.problems.push(format!("{file}: {why}"));
     }
@@ -105,7 +118,7 @@ impl Reading {
     pub(super) fn line(&mut self, line: Result<Line, Damage>) {
         let file = self.files.len().saturating_sub(1);
         match line {
-            Err(Damage::Line(number)) => self.damaged.push(number),
+            Err(Damage::Line(number)) => self.damaged.add(|| number.to_string()),
             Err(Damage::CutOff(number)) => self.problem(file, &format!("is cut off in line {number}")),
             Ok(Line::Begin(begin)) => {
                 if self.runs.contains_key(&begin.run) {
@@ -122,7 +135,7 @@ impl Reading {
                 None => self.others.push((file, *test)),
                 Some(run) => match self.shard(file, &run) {
                     Some(shard) => shard.tests.push(*test),
-                    None => self.stray.push(test.row.name),
+                    None => self.stray.add(|| test.row.name),
                 },
             },
             Ok(Line::End(run, end)) => match self.shard(file, &run) {
@@ -207,19 +220,22 @@ impl Reading {
             |suite: &Suite| -> BTreeSet<usize> { suite.shards().map(|shard| shard.begin.shard.0).collect() };
         let found: BTreeSet<_> = suites.values().flat_map(of).collect();
         let everywhere: Vec<_> = (1..=parts.min(MOST_SHARDS)).filter(|part| !found.contains(part)).collect();
-        let sentence = |missing: &[usize]| {
-            let names: Vec<_> = missing.iter().map(|part| format!("{part}/{parts}")).collect();
-            let (noun, verb) = if names.len() == 1 { ("shard", "is") } else { ("shards", "are") };
-            format!("{noun} {} {verb} missing", some(names.iter().map(String::as_str)))
+        // There may be as many suites as shards, so only the first names of each are looked for.
+        let sentence = |count: usize, missing: &mut dyn Iterator<Item = usize>| {
+            let first = missing.take(MOST_NAMED).map(|part| format!("{part}/{parts}")).collect();
+            let (noun, verb) = if count == 1 { ("shard", "is") } else { ("shards", "are") };
+            format!("{noun} {} {verb} missing", Names { first, count })
         };
         if !everywhere.is_empty() {
-            self.problems.push(sentence(&everywhere));
+            self.problems.push(sentence(everywhere.len(), &mut everywhere.iter().copied()));
         }
         for suite in suites.values() {
-            let missing: Vec<_> = found.difference(&of(suite)).copied().collect();
+            let has = of(suite);
+            let count = found.len() - has.len();
             let begin = suite.shards().next().map(|shard| &shard.begin);
-            if let Some(begin) = begin.filter(|_| !missing.is_empty()) {
-                self.problems.push(format!("{}: {}", self.title(begin), sentence(&missing)));
+            if let Some(begin) = begin.filter(|_| count > 0) {
+                let sentence = sentence(count, &mut found.difference(&has).copied());
+                self.problems.push(format!("{}: {sentence}", self.title(begin)));
             }
         }
     }
@@ -321,12 +337,34 @@ impl Reading {
     }
 }
 
-/// Returns the first names, and how many others there are.
-fn some<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
-    let more = names.len().saturating_sub(MOST_NAMED);
-    let mut text = names.take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-    if more > 0 {
-        text += &format!(" and {more} others");
+/// The first of many names, and the number of all.
+#[derive(Default)]
+struct Names {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl Names {
+    fn add(&mut self, name: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.len() < MOST_NAMED {
+            self.first.push(name());
+        }
     }
-    text
+}
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first.join(", "))?;
+        match self.count - self.first.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} others"),
+        }
+    }
+}
+
+/// Returns the first names, and how many others there are.
+fn some<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> Names {
+    let count = names.len();
+    Names { first: names.take(MOST_NAMED).map(str::to_owned).collect(), count }
 }
