@@ -116,15 +116,19 @@ mod resources;
 mod seccomp;
 /// Many containers, which must not leave anything behind.
 mod soak;
-/// Cgroups that systemd creates.
+/// The directory for containers, if the command line names none.
 mod state_directory;
+/// Cgroups that systemd creates.
 mod systemd;
 /// Cgroups that a systemd creates which the tests play.
 mod systemd_played;
 /// Terminals, in the foreground and sent to another process.
 mod terminal;
+/// Containers that another version created.
+mod upgrade;
 /// Builds bundles, runs a runtime on them, and checks the results.
 mod util;
-/// Waiting for the end of a container, and its exit status.
+/// `validate`: everything that is wrong with a configuration.
 mod validate;
+/// Waiting for the end of a container, and its exit status.
 mod wait;
