@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-projects bench-shims bench-spawn test-hermetic
+.PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-projects bench-shims bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +26,15 @@ install: ## install husk, its shim for containerd, its manual and completions be
 
 uninstall: ## remove the files of 'install'
 	packaging/install.sh uninstall
+
+dist: ## make the files of a release in target/dist: tarball, .deb, .rpm, bills of materials, checksums (ARCH=aarch64)
+	$(if $(ARCH),ARCH=$(ARCH) )packaging/dist.sh
+
+test-dist: ## make a release twice, in two homes, compare it, and install, use and remove its packages in clean rooms, as root
+	integration/release/run.sh
+
+test-publish: ## package and build every crate as crates.io would
+	$(CARGO) publish --dry-run --workspace
 
 check: ## check format, lints, unit tests and house rules, without root, in under a minute
 	tests/check.sh

@@ -2,7 +2,7 @@
 # Installs the binaries $HUSK and $SHIM below $DESTDIR$PREFIX (/usr/local), or uninstalls them, with husk's manual and
 # shell completions.
 #   install.sh install|uninstall
-# Runs $HUSK to generate the manual and the completions.
+# Runs $PRINTER, or else $HUSK, to generate the manual and the completions.
 set -eu
 : "${PREFIX:=/usr/local}" "${DESTDIR:=}"
 root=$DESTDIR$PREFIX
@@ -22,16 +22,17 @@ is_of_the_system() {
 case ${1:-} in
 install)
     : "${HUSK:?is the binary to install}" "${SHIM:?is the shim to install}"
+    : "${PRINTER:=$HUSK}"
     mkdir -p "$root/bin" "$man" "${bash%/*}" "${zsh%/*}" "${fish%/*}"
     install -m 755 "$HUSK" "$root/bin/husk"
     install -m 755 "$SHIM" "$shim"
-    "$HUSK" completion bash >"$bash"
-    "$HUSK" completion zsh >"$zsh"
-    "$HUSK" completion fish >"$fish"
-    "$HUSK" man >"$man/husk.1"
+    "$PRINTER" completion bash >"$bash"
+    "$PRINTER" completion zsh >"$zsh"
+    "$PRINTER" completion fish >"$fish"
+    "$PRINTER" man >"$man/husk.1"
     # The verbs that husk(1) refers to.
     for verb in $(sed -n 's/^\.BR husk\\-\([a-z]*\) (1)$/\1/p' "$man/husk.1"); do
-        "$HUSK" man "$verb" >"$man/husk-$verb.1"
+        "$PRINTER" man "$verb" >"$man/husk-$verb.1"
     done
     ;;
 uninstall)

@@ -33,6 +33,12 @@ if have cargo deny; then
     fi
 fi
 
+# Compiles the code with the oldest compiler that the manifest permits, if rustup has it.
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if have cargo "+$oldest"; then
+    cargo "+$oldest" check --quiet --target-dir target/oldest "$@"
+fi
+
 # Checks the code for the other architecture if its standard library is installed.
 other=aarch64-unknown-linux-gnu
 if [ -d "$(rustc --print sysroot)/lib/rustlib/$other/lib" ]; then

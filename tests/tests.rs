@@ -118,7 +118,7 @@ mod resources;
 mod seccomp;
 /// Many containers, which must not leave anything behind.
 mod soak;
-/// The directory in which containers are recorded.
+/// The directory for containers, if the command line names none.
 mod state_directory;
 /// Cgroups that systemd creates.
 mod systemd;
@@ -128,9 +128,11 @@ mod systemd_played;
 mod terminal;
 /// Colours and the pager.
 mod terminal_output;
+/// Containers that another version created.
+mod upgrade;
 /// Builds bundles, runs a runtime on them, and checks the results.
 mod util;
-/// `validate`: all problems of a configuration at once.
+/// `validate`: everything that is wrong with a configuration.
 mod validate;
 /// Waiting for the end of a container, and its exit status.
 mod wait;

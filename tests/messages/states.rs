@@ -162,7 +162,7 @@ pub(super) fn files(list: &mut List) {
     let record = list.root().join("c/state.json");
     fs::create_dir_all(list.root().join("c")).unwrap();
     permit(list, 0o700);
-    for text in ["", "{", "{}"] {
+    for text in ["", "{", r#"{"version":99}"#, "{}"] {
         fs::write(&record, text).unwrap();
         list.explain(&format!("the record is {text:?}"));
         list.add(&["state", "c"]);

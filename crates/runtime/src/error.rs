@@ -35,6 +35,12 @@ pub enum Error {
         path: PathBuf,
         why: NoRecord,
     },
+    /// A later version of husk wrote the record.
+    #[error(
+        "state of the container has version {version}, and this husk knows versions up to {known}: use the husk that \
+         created it"
+    )]
+    NewerRecord { version: u32, known: u32 },
     /// Another user could change the store.
     #[error("store {}: {}{why}", store.display(), UntrustedPath(store, place))]
     Distrusted {
@@ -149,7 +155,7 @@ impl Error {
             Self::Missing => "not-found",
             Self::Deleted(_) => "deleted",
             Self::Interrupted(_) => "interrupted",
-            Self::Record(_) | Self::NoRecord { .. } => "unreadable-record",
+            Self::Record(_) | Self::NoRecord { .. } | Self::NewerRecord { .. } => "unreadable-record",
             Self::Distrusted { .. } => "untrusted-store",
             Self::State(_) | Self::TerminalMode { .. } | Self::NoTerminal | Self::NotStopped { .. } => {
                 "wrong-state"

@@ -16,7 +16,7 @@ use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
 use husk_script::sys::tolerate;
 use husk_spawn::sys::Fd;
 use log::debug;
-use record::Record;
+use record::{Record, RecordVersion};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock, flock, fstat, mkdirat,
     openat, statat, unlinkat,
@@ -245,7 +245,17 @@ impl Entry {
     }
 
     pub(crate) fn read(&self) -> Result<Record, Error> {
-        serde_json::from_slice(&self.read_text()?).map_err(Error::Record)
+        let text = self.read_text()?;
+        let record = serde_json::from_slice::<Record>(&text);
+        let version = match &record {
+            Ok(record) => record.version,
+            // The record of a later version may lack a field that this one needs.
+            Err(_) => serde_json::from_slice(&text).map_or(0, |RecordVersion { version }| version),
+        };
+        if version > record::VERSION {
+            return Err(Error::NewerRecord { version, known: record::VERSION });
+        }
+        record.map_err(Error::Record)
     }
 
     fn read_text(&self) -> Result<Vec<u8>, Error> {
@@ -282,7 +292,8 @@ impl Entry {
     }
 
     /// Reads the record. Returns `None` if it is missing or invalid: then it names no process or anything else to clean
-    /// up. Any other failure to read it is an error, because what the record names would be lost.
+    /// up. Any other failure to read it is an error, because what the record names would be lost. The record of a later
+    /// version is such a failure.
     pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
         match self.read() {
             Ok(record) => Ok(Some(record)),

@@ -8,9 +8,26 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The version of the records that this husk writes. It grows when an older husk must not act on a record. A field that
+/// an older husk may ignore does not change it.
+pub(crate) const VERSION: u32 = 2;
+
+/// The version of a record. Those of husk 0.1 do not have the field.
+#[derive(Deserialize)]
+pub(crate) struct RecordVersion {
+    #[serde(default = "of_husk_0_1")]
+    pub(crate) version: u32,
+}
+
+fn of_husk_0_1() -> u32 {
+    1
+}
+
 /// Facts that later commands cannot find out themselves. The status is not stored but computed, so it cannot be stale.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
+    #[serde(default = "of_husk_0_1")]
+    pub(crate) version: u32,
     pub id: String,
     /// The path of its bundle.
     pub bundle: PathBuf,
@@ -86,8 +103,8 @@ pub(crate) struct Membership {
     pub(crate) made: Vec<PathBuf>,
 }
 
-/// A step of the child, stored for later commands. Older versions of husk wrote an array of the first three fields,
-/// with the subject in the same string as the field.
+/// A step of the child, stored for later commands. The first records of husk 0.1 have an array of the first three
+/// fields, with the subject in the same string as the field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// Its index in the plan.

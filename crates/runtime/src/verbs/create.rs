@@ -256,6 +256,7 @@ pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> 
 
 pub(crate) fn record(request: &CreateRequest, container: &Container) -> Record {
     Record {
+        version: record::VERSION,
         id: request.id.clone(),
         bundle: request.bundle.clone(),
         config: request.config.clone(),
