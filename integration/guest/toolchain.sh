@@ -4,7 +4,7 @@
 #
 #     export LD_LIBRARY_PATH=$(toolchain.sh)/usr/lib/x86_64-linux-gnu RUSTC=$(toolchain.sh)/usr/bin/rustc
 #
-# Needs root, apt, and the linker of gcc-aarch64-linux-gnu. Status 69 means that there is no such compiler here.
+# Needs root, apt, and the linker of gcc-aarch64-linux-gnu. Status 69 means that it cannot be had here.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
