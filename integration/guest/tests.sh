@@ -111,7 +111,7 @@ echo "The shim:"
 /job/built/shim-tests --test-threads 2 $chosen_of_shim || status=1
 echo "As a user:"
 # One at a time: by default a container's cgroup has its name, and all of these tests share one parent cgroup.
-\$as_user \$tests --test-threads 1 || status=1
+\$as_user \${HUSK_ORACLES:+--setenv=HUSK_ORACLES} \$tests --test-threads 1 || status=1
 exit \$status
 END
 chmod +x "$job/run"
