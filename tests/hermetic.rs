@@ -1,7 +1,7 @@
 //! `test`: programs that see nothing of their surroundings and leave nothing behind, even if they try. An ordinary
 //! shell of this machine runs most of them.
 
-use crate::util::{Seen, guest, is_husk, is_root, need, watch};
+use crate::util::{Seen, guest, is_husk, is_linux, is_root, need, watch};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -319,7 +319,7 @@ fn paths_are_shown_as_requested() {
         .sh(&["--write", "sub"], "echo 1 > sub/written; true 2> /dev/null > file || cat file")
         .prints("file");
     assert_eq!(fs::read_to_string(place.path("here/sub/written")).unwrap(), "1\n");
-    place.sh(&["--overlay", "."], "rm -r sub file; echo new > new; ls").prints("new");
+    place.sh(&["--overlay", "."], "rm file; echo new > new; ls").prints("new\nsub");
     place.sh(&["--overlay", ".", "--write", "sub"], "echo 2 > sub/written; : > file").prints("");
     assert_eq!(fs::read_to_string(place.path("here/sub/written")).unwrap(), "2\n");
     assert_eq!(fs::read_to_string(place.path("here/file")).unwrap(), "file");
@@ -334,6 +334,18 @@ fn paths_are_shown_as_requested() {
     fs::create_dir(place.path("here/.git")).unwrap();
     let mut below = place.command(&[], &["cat", "../file"]);
     Seen(below.current_dir(place.path("here/sub")).output().unwrap()).prints("more");
+}
+
+#[test]
+fn directory_can_be_removed_from_an_overlay() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    // The kernel marks the replacement of a removed directory, which is in memory, with an attribute.
+    need!(is_linux(6, 6), "needs Linux 6.6, for user attributes in a tmpfs");
+    fs::create_dir(place.path("here/sub")).unwrap();
+    fs::write(place.path("here/sub/file"), "").unwrap();
+    place.sh(&["--overlay", "."], "rm -r sub; ls").prints("file");
+    assert!(fs::exists(place.path("here/sub/file")).unwrap());
 }
 
 #[test]
@@ -354,6 +366,8 @@ fn exceeded_limit_kills_the_program_and_is_reported() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place.sh(&["--timeout", "100ms"], "sleep 1000").fails(124, "husk: killed: time limit of 0.1 s reached");
+    // The time to make the sandbox counts too: it is longer than this.
+    place.sh(&["--timeout", "1ms"], "sleep 1000").fails(124, "husk: killed: time limit of 0.001 s reached");
     place
         .sh(&["--cpu", "1"], "while :; do :; done")
         .fails(124, "husk: killed: processor limit of 1 s reached");

@@ -153,6 +153,33 @@ fn calls_that_no_namespace_isolates_are_refused() {
     perl(&place, &said("socket(my $s, 40, 1, 0)")).fails(97, "not supported");
 }
 
+/// Calls of 32-bit programs have their own numbers. The program that makes them is that of the crate `husk-seccomp`. On
+/// x86-64 every program can make such calls. On aarch64 only a 32-bit program can: see `integration/guest/tests.sh`.
+#[test]
+fn calls_of_32_bits_are_refused_too() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    let program = place.path("here/calls");
+    let made = if cfg!(target_arch = "x86_64") {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/seccomp/tests/oracle/kernel.c");
+        Command::new("cc").args(["-o", &program, source]).output()
+    } else {
+        let built = std::env::var("HUSK_ORACLES").unwrap_or_default();
+        Command::new("cp").args([&format!("{built}/kernel-32"), &program]).output()
+    };
+    need!(made.is_ok_and(|made| made.status.success()), "needs a compiler of C, or programs in HUSK_ORACLES");
+    // The numbers of getpid, keyctl and clock_settime, after a filter that allows everything.
+    let numbers = if cfg!(target_arch = "x86_64") { [0x14, 0x120, 0x108] } else { [0x14, 0x137, 0x106] };
+    let calls = numbers.map(|number| format!("call32 {number:x} 0 0\n")).concat();
+    fs::write(place.path("here/input"), format!("flags 0\ncode 6 0 0 7fff0000\n{calls}")).unwrap();
+    let answers = place.sh(&[], "./calls < input | grep -v ^load");
+    let answers = String::from_utf8(answers.0.stdout).unwrap();
+    need!(!answers.contains("killed 11"), "needs a kernel with 32-bit calls");
+    let [pid, others @ ..] = &answers.lines().collect::<Vec<_>>()[..] else { panic!("{answers:?}") };
+    assert!(pid.strip_prefix("returned ").is_some_and(|pid| pid.parse::<u32>().is_ok_and(|pid| pid > 0)));
+    assert_eq!(others, ["returned -38", "returned -1"]);
+}
+
 /// PTRACE_ATTACH and reading memory fail for the sandbox's first process, which shares its parent's memory.
 #[test]
 fn first_process_cannot_be_traced() {

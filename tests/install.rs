@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice;
 use tempfile::TempDir;
 
 /// Runs a target of the Makefile. A file stands in for the shim, which the tests of this package do not build.
@@ -64,7 +65,7 @@ fn install_adds_and_uninstall_removes_every_file() {
     let foreign = root.path().join("usr/share/man/man1/other.1");
     fs::write(&foreign, "").unwrap();
     make("uninstall", &root);
-    assert_eq!(files(root.path()), [foreign.clone()]);
+    assert_eq!(files(root.path()), slice::from_ref(&foreign));
     assert_eq!(fs::read_dir(root.path().join("usr")).unwrap().count(), 1, "an empty directory is left");
     make("install", &root);
     fs::remove_file(foreign).unwrap();

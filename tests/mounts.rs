@@ -2,7 +2,7 @@
 //!
 //! The tests run as root. If it makes a difference, they also use a user namespace, as root or an ordinary user.
 
-use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_linux, is_root, need};
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
@@ -282,13 +282,6 @@ fn overlay(place: &Path, names: &[String], upper: &str) -> Value {
     json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options })
 }
 
-fn is_linux_since(wanted: (u32, u32)) -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers =
-        release.split(|char: char| !char.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
-}
-
 #[test]
 fn overlay_of_many_layers_shows_all_of_them() {
     need!(is_root(), "needs root to mount an overlay");
@@ -299,7 +292,7 @@ fn overlay_of_many_layers_shows_all_of_them() {
         let names: Vec<_> = (10..last).map(|number| format!("layer:{number}\\{padding}")).collect();
         let bundle = inside("list /o").mounting(overlay(place.path(), &names, ""));
         let is_long = !padding.is_empty();
-        if is_long && !is_linux_since((6, 8)) {
+        if is_long && !is_linux(6, 8) {
             fails(&bundle, "options longer than 4095 bytes with lowerdir need Linux 6.8");
         } else {
             let wanted: Vec<_> = names.iter().map(|name| format!("file-{name}")).collect();

@@ -11,8 +11,9 @@
 # done in time, the machine is ended and the status is 124. On a machine that cannot run the guest the status is 69.
 # WORDS are added to the kernel's command line: systemd.unified_cgroup_hierarchy=0 selects cgroup version 1.
 #
-# Needs qemu-system-x86_64 and e2fsprogs, and the first time the requirements of image.sh. The machine has only a
-# loopback network and a lingering ordinary user, `tester` (1000). It is about fifteen times slower than the host.
+# ARCH is the machine's architecture: x86_64 (the default) or aarch64. Needs qemu-system-x86_64 or qemu-system-aarch64,
+# and e2fsprogs, and the first time the requirements of image.sh. The machine has only a loopback network and a lingering
+# ordinary user, `tester` (1000). It is about fifteen times slower than the host.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
@@ -36,7 +37,8 @@ results=$(CDPATH='' cd -- "$2" && pwd)
 
 cannot() { echo "guest: $*" >&2; exit 69; }
 [ "$(uname -m)" = x86_64 ] || cannot "is an x86_64, this is $(uname -m)"
-for tool in qemu-system-x86_64 mke2fs debugfs; do command -v $tool >/dev/null || cannot "$tool is missing"; done
+arch=${ARCH:-x86_64}
+for tool in "qemu-system-$arch" mke2fs debugfs; do command -v $tool >/dev/null || cannot "$tool is missing"; done
 began=$(date +%s)
 status=0
 image=$(timeout $((deadline / 2)) "$here/image.sh") || status=$?
@@ -49,13 +51,24 @@ trap 'rm -rf "$drives"' EXIT
 trap 'exit 130' INT TERM
 mke2fs -q -t ext4 -d "$job" -E root_owner=0:0 "$drives/job.img" 8G >&2
 
-# The image is not written to, so many machines can share it. tsc=reliable is needed because the kernel wrongly
-# distrusts the processors' counters; with the other clock, a Go program spends half of its time reading it.
+# The second serial port is for the job's output. tsc=reliable is needed because the kernel wrongly distrusts the
+# processors' counters; with the other clock, a Go program spends half of its time reading it.
+machine_x86_64() {
+    "$@" -M q35 -cpu max -serial stdio -append "console=ttyS0 tsc=reliable $words"
+}
+# The board has one serial port, so the second is a card. Pointer authentication in the processor's own way would be most
+# of the emulator's work.
+machine_aarch64() {
+    "$@" -M virt -cpu max,pauth-impdef=on -chardev stdio,id=job -device pci-serial,chardev=job \
+        -append "console=ttyAMA0 $words"
+}
+
+# The image is not written to, so many machines can share it.
+words="root=/dev/vda rw quiet systemd.show_status=false mitigations=off $kernel"
 ended=0
-TMPDIR=$drives timeout "$deadline" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
-    -nodefaults -no-reboot -display none -serial "file:$results/console.log" -serial stdio \
+TMPDIR=$drives "machine_$arch" timeout "$deadline" "qemu-system-$arch" -accel tcg,thread=multi -smp 2 -m 3G \
+    -nodefaults -no-reboot -display none -serial "file:$results/console.log" \
     -kernel "$image/vmlinuz" -initrd "$image/initrd.img" \
-    -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false tsc=reliable mitigations=off $kernel" \
     -drive "file=$image/root.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
     -drive "file=$drives/job.img,if=virtio,format=raw,cache=unsafe" </dev/null || ended=$?
 

@@ -488,6 +488,6 @@ fn oracle() -> &'static Result<PathBuf, String> {
             return Err("libseccomp's headers are not installed".to_owned());
         }
         let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
-        util::compile("libseccomp", flags.split_whitespace())
+        util::compile("cc", "libseccomp", "libseccomp", flags.split_whitespace())
     })
 }

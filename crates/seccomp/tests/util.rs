@@ -14,6 +14,11 @@ pub(crate) fn x86_64() -> Machine {
     Machine::new(Abi::X86_64)
 }
 
+/// Returns a machine with all ABIs that kernels of this architecture may run.
+pub(crate) fn native() -> Machine {
+    Machine::new(if cfg!(target_arch = "x86_64") { Abi::X86_64 } else { Abi::Aarch64 })
+}
+
 /// Reads an engine's profile.
 pub(crate) fn profile_of(engine: &str) -> Profile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/profiles/{engine}.json"));
@@ -176,23 +181,51 @@ impl Random {
     }
 }
 
-/// Compiles a program of `tests/oracle`, or returns the compiler's error.
+/// Environment variable: a directory of compiled oracles, for a machine that has no compiler.
+const ORACLES: &str = "HUSK_ORACLES";
+
+/// The entry point of the kernel through which an oracle makes calls.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Width {
+    Word64,
+    Word32,
+}
+
+/// Returns whether these calls need a 32-bit program. On x86-64 every program can make 32-bit calls.
+pub(crate) fn is_narrow(width: Width) -> bool {
+    cfg!(not(target_arch = "x86_64")) && width == Width::Word32
+}
+
+/// Returns an oracle, which is compiled if it is not in the directory of oracles, or the compiler's error.
+pub(crate) fn oracle(name: &str, width: Width) -> Result<PathBuf, String> {
+    let narrow = is_narrow(width);
+    let program = if narrow { format!("{name}-32") } else { name.to_owned() };
+    match std::env::var_os(ORACLES) {
+        Some(oracles) => Ok(Path::new(&oracles).join(program)),
+        None if narrow => compile("arm-linux-gnueabihf-gcc", name, &program, ["-static"]),
+        None => compile("cc", name, &program, []),
+    }
+}
+
+/// Compiles `tests/oracle/NAME.c`, or returns the compiler's error.
 pub(crate) fn compile<'a>(
+    compiler: &str,
     name: &str,
-    libraries: impl IntoIterator<Item = &'a str>,
+    program: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
 ) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracle/{name}.c"));
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = directory.join(format!("seccomp-{name}"));
+    let compiled = directory.join(format!("seccomp-{program}"));
     // Another run of the tests may compile the same program now.
-    let new = directory.join(format!("seccomp-{name}-{}", std::process::id()));
-    let compiler = Command::new("cc").arg("-O2").arg("-o").arg(&new).arg(source).args(libraries).output();
-    let compiler = compiler.map_err(|error| format!("cc: {error}"))?;
-    if !compiler.status.success() {
-        return Err(String::from_utf8_lossy(&compiler.stderr).into_owned());
+    let new = directory.join(format!("seccomp-{program}-{}", std::process::id()));
+    let result = Command::new(compiler).arg("-O2").arg("-o").arg(&new).arg(source).args(arguments).output();
+    let result = result.map_err(|error| format!("{compiler}: {error}"))?;
+    if !result.status.success() {
+        return Err(String::from_utf8_lossy(&result.stderr).into_owned());
     }
-    std::fs::rename(new, &program).map_err(|error| error.to_string())?;
-    Ok(program)
+    std::fs::rename(new, &compiled).map_err(|error| error.to_string())?;
+    Ok(compiled)
 }
 
 /// Reports a skipped test, past the capture of output, so that it can be counted.

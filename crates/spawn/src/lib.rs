@@ -64,7 +64,7 @@
 //!
 //! # Requirements
 //!
-//! Linux 5.14 or newer on x86_64 or aarch64 (aarch64 is only tested by hand). Seccomp filters of old
+//! Linux 5.14 or newer on x86_64 or aarch64 (aarch64 is tested in an emulated machine). Seccomp filters of old
 //! container engines reject `clone3` with `ENOSYS`; `clone` is then used instead. It cannot create a process in
 //! a cgroup, with chosen pids or in a new time namespace, and [`Command::of_steps`] does not use it.
 //!

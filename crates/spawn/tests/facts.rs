@@ -16,7 +16,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::mpsc;
 use std::thread;
-use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, own_root, skip, until_asleep};
+use support::{
+    Cgroup, Held, guest, needs_namespaces, needs_root, needs_time_at_exec, observe, own_root, skip,
+    until_asleep,
+};
 
 // Facts about shared memory.
 
@@ -220,6 +223,7 @@ fn others(id: u32) -> Vec<&'static str> {
 #[test]
 fn child_sharing_memory_can_start_in_all_eight_namespaces() {
     needs_namespaces!();
+    needs_time_at_exec!();
     // The child is made with CLONE_VFORK.
     let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
     let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
@@ -242,6 +246,7 @@ fn child_sharing_memory_can_start_in_all_eight_namespaces() {
 #[test]
 fn child_sharing_memory_can_unshare_user_mount_and_time_namespaces() {
     needs_namespaces!();
+    needs_time_at_exec!();
     let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::TIME;
     let observed = observe(|command| command.step(Step::Unshare { namespaces }));
     assert_eq!(others(observed.child.id()), ["user", "mnt", "time"]);
@@ -260,6 +265,7 @@ fn child_sharing_memory_cannot_join_a_time_namespace() {
 #[test]
 fn single_threaded_parent_joins_a_time_namespace_for_its_child() {
     needs_root!();
+    needs_time_at_exec!();
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
     let said = guest("join-time").stdin(namespace).output().unwrap().stdout;

@@ -12,7 +12,7 @@ use husk_script::Request;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
 use husk_script::sys::tolerate;
-use husk_spawn::{Child, Command, Error, signalfd};
+use husk_spawn::{Child, Command, Error, Reason, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -190,7 +190,11 @@ impl Sandbox {
 
     /// Checks whether the program has ended or exceeds its time, and answers a request of its first process.
     fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Fault> {
-        if let Some(status) = self.child.try_wait()? {
+        let ended = match self.child.try_wait() {
+            Err(error) if self.is_late => Some(killed(error)?),
+            ended => ended?,
+        };
+        if let Some(status) = ended {
             let reached = match self.limits.wall.filter(|_| self.is_late) {
                 Some(wall) => Some(Reached::Wall(wall)),
                 None => reached(status, &self.limits, self.home.as_deref()),
@@ -254,6 +258,14 @@ impl Sandbox {
         let Some(terminal) = &self.terminal else { return Ok(()) };
         terminal.stop(below(self.child.id()).first().map(|program| program.pid));
         Ok(self.child.signal(Signal::CONT)?)
+    }
+}
+
+/// Returns the status of a child that was killed while it made its sandbox. The time limit includes that.
+fn killed(error: Error) -> Result<ExitStatus, Error> {
+    match error.reason() {
+        Reason::Died(status) if status.signal() == Some(Signal::KILL.number()) => Ok(status),
+        _ => Err(error),
     }
 }
 

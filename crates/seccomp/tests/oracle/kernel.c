@@ -5,7 +5,7 @@
  *     flags FLAGS             for seccomp(2)
  *     code OP JT JF K         one instruction
  *     call NUMBER A B         a call to make through the 64-bit entry point
- *     call32 NUMBER A B       a call to make through the 32-bit entry point
+ *     call32 NUMBER A B       a call to make through the 32-bit entry point; compiled for arm, every call is
  *
  * It prints lines of words, with numbers in decimal:
  *

@@ -55,14 +55,16 @@ pub(crate) fn has_execed(pid: Pid) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::has_execed;
+    use super::{has_execed, settles_as_program};
     use crate::Command;
-    use rustix::process::getppid;
+    use rustix::process::{PidfdFlags, getppid, pidfd_open};
 
     #[test]
     fn execed_child_is_recognized_and_a_foreign_process_is_not_judged() {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait_for_exec().unwrap();
+        let pidfd = pidfd_open(child.pid(), PidfdFlags::empty()).unwrap();
+        assert!(settles_as_program(child.pid(), &pidfd).unwrap());
         assert_eq!(has_execed(child.pid()), Some(true));
         assert_eq!(has_execed(getppid().unwrap()), None);
         assert!(child.wait().unwrap().success());

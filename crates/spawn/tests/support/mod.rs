@@ -65,6 +65,16 @@ macro_rules! needs_namespaces {
 }
 pub(crate) use needs_namespaces;
 
+/// Skips the test on Linux before 6.2, where exec does not enter a time namespace.
+macro_rules! needs_time_at_exec {
+    () => {
+        if !$crate::support::is_linux(6, 2) {
+            $crate::support::skip!("needs Linux 6.2, where exec enters a time namespace");
+        }
+    };
+}
+pub(crate) use needs_time_at_exec;
+
 /// Writes to the real standard error. The test harness hides what the print macros write in tests that pass.
 pub(crate) fn tell_skipped(reason: Arguments<'_>) {
     let test = thread::current();
@@ -105,6 +115,13 @@ pub(crate) fn has_namespaces() -> bool {
     let mut command = Command::new("true");
     let namespaces = Namespaces::UTS | Namespaces::MOUNT | Namespaces::NET;
     own_root(&mut command).new_namespaces(namespaces).hostname("probe").status().is_ok()
+}
+
+/// Whether the kernel has at least this version.
+pub(crate) fn is_linux(major: u32, minor: u32) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's version");
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
 }
 
 /// Makes the program root in a new user namespace, whoever runs the tests.

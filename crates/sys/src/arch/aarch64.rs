@@ -1,4 +1,4 @@
-//! Makes system calls on aarch64. Compiled only where that target is installed, and tested by hand.
+//! Makes system calls on aarch64. `make integration-guest ARCH=aarch64` tests it in an emulated machine.
 //!
 //! # Safety
 //!
