@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")"
 
 rooms=("$@")
-[ $# -gt 0 ] || rooms=(podman podman5 podman5-system containerd containerd2 containerd-shim containerd2-shim
-    cri cri2 cri-shim cri2-shim crio critest critest-crio critest-shim docker docker-shim hermetic)
+[ $# -gt 0 ] || rooms=(first-hour podman podman5 podman5-system containerd containerd2 containerd-shim
+    containerd2-shim cri cri2 cri-shim cri2-shim crio critest critest-crio critest-shim docker docker-shim hermetic)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

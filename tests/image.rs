@@ -351,6 +351,7 @@ fn second_container_of_a_bundle_is_refused() {
 /// Copies the layout that `IMAGE` names, as skopeo would copy one from a registry.
 const SKOPEO: &str = "#!/bin/sh
 [ \"$1 $2 $3\" = 'copy --quiet --' ] || exit 3
+[ \"${_CONTAINERS_ROOTLESS_UID-0}\" = CALLER ] || exit 4
 [ \"$4\" = docker://docker.io/library/web:1 ] || { echo 'manifest unknown' >&2; exit 1; }
 to=${5#oci:}
 mkdir -p \"${to%:image}\" && cp -r IMAGE/. \"${to%:image}\"
@@ -360,7 +361,8 @@ mkdir -p \"${to%:image}\" && cp -r IMAGE/. \"${to%:image}\"
 fn skopeo_copies_images_from_registries() {
     need!(has_containers(), "needs user namespaces");
     let layout = image(json!({ "Cmd": ["/guest"] })).tagged("image", json!({ "Cmd": ["/guest"] }));
-    let script = SKOPEO.replace("IMAGE", layout.path().to_str().unwrap());
+    let caller = rustix::process::getuid().to_string();
+    let script = SKOPEO.replace("IMAGE", layout.path().to_str().unwrap()).replace("CALLER", &caller);
     let place = Place::new().with_skopeo(&script);
     let name = "docker.io/library/web:1";
     place.bundle(&[name, "one"]).succeeds();

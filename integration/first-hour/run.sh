@@ -26,7 +26,7 @@ before_checks() {
     mkdir "$source_tree"
     git -C "$root" ls-files -z | (cd "$root" && xargs --null cp --parents --target-directory "$source_tree")
     mount -t tmpfs tmpfs /usr/local
-    mkdir -p /usr/local/bin /usr/local/share/man
+    mkdir -p /usr/local/bin /usr/local/share/man/man1
     mkdir -p "$work/home/husky" "$work/home/root" "$work/registry"
     chmod 755 "$work/home"
     chown 4321:4321 "$work/home/husky"
@@ -117,7 +117,7 @@ check_root_runs_tests() { runs_tests root /root; }
 check_root_runs_podman() { runs_podman root; }
 check_root_uninstalls() {
     directory=$source_tree type_as root 'make uninstall'
-    same '/usr/local/bin /usr/local/share /usr/local/share/man' "$(find /usr/local -mindepth 1 | sort | xargs)"
+    same '/usr/local/bin /usr/local/share /usr/local/share/man /usr/local/share/man/man1' "$(find /usr/local -mindepth 1 | sort | xargs)"
 }
 check_user_runs_the_example() {
     directory=$source_tree type_as husky 'make run'
@@ -128,7 +128,8 @@ check_user_runs_an_image() { runs_an_image husky; }
 check_user_runs_busybox() { runs_busybox husky; }
 check_user_runs_tests() { runs_tests husky /home/husky; }
 check_user_runs_podman() {
-    need 'no /dev/net/tun for the network of rootless podman' test -c /dev/net/tun
+    need '/dev/net/tun, for the network of rootless podman, is only for root' \
+        setpriv --reuid 4321 --regid 4321 --clear-groups test -w /dev/net/tun
     runs_podman husky
 }
 check_user_uninstalls() {

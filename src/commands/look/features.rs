@@ -34,10 +34,10 @@ fn annotations() -> Value {
     let has_checkpoint = crate::commands::find(OsStr::new("checkpoint")).is_some();
     let mut annotations = json!({
         "org.opencontainers.runc.checkpoint.enabled": has_checkpoint.to_string(),
-        "io.github.husk-containers.husk.version": help::VERSION,
+        "husk.version": help::VERSION,
     });
     if let Some(commit) = help::COMMIT {
-        annotations["io.github.husk-containers.husk.commit"] = commit.into();
+        annotations["husk.commit"] = commit.into();
     }
     annotations
 }

@@ -38,6 +38,9 @@ EXAMPLES:
 /// Set in the process that husk starts in a user namespace.
 const INSIDE: &str = "_HUSK_BUNDLE_INSIDE";
 
+/// Tells skopeo in a user namespace whose credentials for registries it should use. podman sets it too.
+const USER_OF_SKOPEO: &str = "_CONTAINERS_ROOTLESS_UID";
+
 /// Make a bundle of a container image
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bundle {
@@ -244,6 +247,7 @@ fn read(path: &'static str) -> Result<Vec<IdMap>> {
 fn inside(maps: &RootlessMaps) -> Result<Exit> {
     let mut command = Command::new("/proc/self/exe");
     command.args(env::args_os().skip(1)).env(INSIDE, "1").new_namespaces(Namespaces::USER);
+    command.env(USER_OF_SKOPEO, rustix::process::getuid().to_string());
     command.uid_map(&maps.uids).gid_map(&maps.gids);
     let status = command.status().context("start husk in a user namespace")?;
     Ok(Exit::Program(status))
