@@ -2,7 +2,7 @@
 # Makes the files of a release in target/dist: a tarball, a .deb, an .rpm, bills of materials and SHA256SUMS.
 #
 #     packaging/dist.sh                 for the architecture of this machine
-#     ARCH=aarch64 packaging/dist.sh    for another one; needs its linker and standard library
+#     ARCH=aarch64 packaging/dist.sh    for another one; needs its linker, and its standard library or root and apt
 #     SOURCE_DATE_EPOCH=N ...           the time in the files, instead of that of the commit
 #     HUSK_COMMIT=ID ...                the commit in the files, where the source is not a repository
 #     HUSK_TOOLS=DIRECTORY ...          keeps the tools there instead of in target/tools
@@ -26,11 +26,17 @@ fail() {
     exit 1
 }
 
+# Debian has a compiler with the standard library for aarch64, which is unpacked for these builds only.
+use_packaged_compiler() {
+    [ "$host $arch" = "x86_64-unknown-linux-gnu aarch64" ] && compiler=$(integration/guest/toolchain.sh) || return 1
+    export RUSTC="$compiler/usr/bin/rustc" LD_LIBRARY_PATH="$compiler/usr/lib/x86_64-linux-gnu" PATH="$compiler/usr/bin:$PATH"
+}
+
 check_target() {
     case $arch in x86_64 | aarch64) ;; *) fail "husk has no code for $arch: ARCH is x86_64 or aarch64" ;; esac
     library=$(rustc --print target-libdir --target "$target")
     set -- "$library"/libstd-*.rlib
-    [ -e "$1" ] ||
+    [ -e "$1" ] || use_packaged_compiler ||
         fail "the standard library for $target is missing in $library: install it, for example with 'rustup target add $target'"
     [ "$target" != "$host" ] || return 0
     name=$(echo "$target" | tr a-z- A-Z_)
@@ -137,12 +143,12 @@ pack() {
     (cd "$out" && sha256sum husk*"$version"* containerd*"$version"* >SHA256SUMS)
 }
 
-check_target
 find_commit
 mkdir -p "$out"
 install_tool cargo-deb 3.8.0
 install_tool cargo-generate-rpm 0.21.1
 install_tool cargo-cyclonedx 0.5.9
+check_target
 build_binaries
 stage
 pack

@@ -40,10 +40,19 @@ fn criu_works() -> bool {
         kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL)?;
         Ok(true)
     };
-    *WORKS.get_or_init(|| is_root() && attempt().unwrap_or(false))
+    *WORKS.get_or_init(|| if is_root() { attempt().unwrap_or(false) } else { criu_knows_users() })
 }
 
-const NEEDS_CRIU: &str = "needs root, and a CRIU that works with this kernel";
+/// Whether CRIU is 3.18 or newer, which users need. It saves nothing without a user namespace to try it.
+fn criu_knows_users() -> bool {
+    let Ok(said) = Command::new("criu").arg("--version").output() else { return false };
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = said.lines().find_map(|line| line.strip_prefix("Version: ")).unwrap_or_default();
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(3), Some(18))
+}
+
+const NEEDS_CRIU: &str = "needs a CRIU that works with this kernel, and for users is 3.18 or newer";
 
 /// A stand-in for CRIU, and the directory where it records the requests it receives.
 struct StandIn(TempDir);
@@ -407,6 +416,40 @@ fn container_continues_after_restore() {
 }
 
 #[test]
+fn user_is_told_what_cannot_be_saved_before_anything_stops() {
+    need!(!is_root(), "root can save these");
+    let images = Images::new();
+    let refused = |bundle: &Bundle, options: &[&str], why: &str| {
+        let runtime = started(bundle);
+        let arguments = [&["--image-path", images.text()], options, &["c"]].concat();
+        runtime.call("checkpoint", &arguments).fails(1, why);
+        assert_eq!(runtime.status(), "running");
+    };
+    let work = images.path().parent().unwrap().join("work");
+    let bundle = Bundle::running("wait");
+    refused(
+        &bundle,
+        &["--work-path", text(&work)],
+        "without root, CRIU works in the directory of the images",
+    );
+
+    let mut bundle = Bundle::running("wait");
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    let mounts = bundle.config["mounts"].as_array_mut().unwrap();
+    mounts.retain(|mount| mount["type"] != "proc");
+    refused(&bundle, &[], "a container needs a pid namespace of its own");
+
+    // The kernel binds no part of such a tree in a user namespace.
+    let mut bundle = Bundle::running("wait");
+    let mount =
+        json!({ "destination": "/host-sys", "source": "/sys", "type": "none", "options": ["rbind", "ro"] });
+    bundle.config["mounts"].as_array_mut().unwrap().push(mount);
+    refused(&bundle, &[], "CRIU cannot restore a bind mount that shows /host-sys/");
+    assert!(!images.path().exists());
+}
+
+#[test]
 fn mounts_of_the_host_are_unchanged_after_restore() {
     need!(criu_works(), NEEDS_CRIU);
     let (host, images) = (TempDir::new().unwrap(), Images::new());
@@ -505,7 +548,7 @@ fn restored_terminal_is_sent_again() {
 
 #[test]
 fn paused_container_with_mapped_ids_can_be_checkpointed() {
-    need!(criu_works(), NEEDS_CRIU);
+    need!(criu_works() && is_root(), NEEDS_CRIU);
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let linux = bundle.config["linux"].as_object_mut().unwrap();
     linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
@@ -553,7 +596,7 @@ fn idmapped_mount_cannot_be_checkpointed() {
 
 #[test]
 fn container_of_a_killed_restore_can_be_deleted() {
-    need!(criu_works(), NEEDS_CRIU);
+    need!(criu_works() && is_root(), NEEDS_CRIU);
     need!(is_husk(), "runc writes its record too late");
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let runtime = started(&bundle);

@@ -360,6 +360,7 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::LandlockRestrict { .. }
         | Step::Seccomp { .. }
         | Step::SeccompListener { .. }
+        | Step::OpenSeccompListener { .. }
         | Step::Park { .. } => false,
     }
 }

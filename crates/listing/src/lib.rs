@@ -259,6 +259,9 @@ impl Display for Line<'_> {
             Step::SeccompListener { program, .. } => {
                 write!(f, "seccomp {} instructions, with a listener", program.len())
             }
+            Step::OpenSeccompListener { program, out, .. } => {
+                write!(f, "r{} = seccomp {} instructions, with a listener", out.index(), program.len())
+            }
             Step::CheckExecutable { candidates } => write!(f, "find {}", Names(candidates)),
             Step::Park { .. } => f.write_str("park"),
             Step::ExecveFirst { candidates, .. } => write!(f, "exec {}", Names(candidates)),

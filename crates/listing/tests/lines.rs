@@ -243,6 +243,10 @@ fn every_step_has_a_line() {
         (Step::LandlockRestrict { ruleset: R3.into() }, "landlock r3 restrict"),
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
         (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
+        (
+            Step::OpenSeccompListener { flags: 8, program: &[], out: R3 },
+            "r3 = seccomp 0 instructions, with a listener",
+        ),
         (Step::Request { what: Request::Listener }, "request listener"),
         (Step::Request { what: Request::NetDevices }, "request net-devices"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
@@ -328,7 +332,7 @@ names! {
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Enter Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park Hook
-    SeccompListener OpenProc
+    SeccompListener OpenSeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp NewNet JoinNewNet ForgetMemory Undumpable FsconfigFd
     OpenDevice OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove

@@ -291,6 +291,10 @@ pub(crate) fn perform(
             file::close(child, listener);
             Ok(())
         }
+        Step::OpenSeccompListener { flags, program, out } => {
+            registers.replace(child, out, process::seccomp_new_listener(child, flags, program)?);
+            Ok(())
+        }
 
         Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
         Step::Park { listener } => {

@@ -771,6 +771,16 @@ pub enum Step<'a> {
         /// The BPF program.
         program: &'a [SockFilter],
     },
+    /// Installs a filter with `SECCOMP_FILTER_FLAG_NEW_LISTENER`. The listener can be sent to a parent that has no
+    /// privileges over the child.
+    OpenSeccompListener {
+        /// `SECCOMP_FILTER_FLAG_*`.
+        flags: u32,
+        /// The BPF program.
+        program: &'a [SockFilter],
+        /// Receives the listener.
+        out: Reg,
+    },
 
     // Exec.
     /// Checks the candidates in order with `openat2` and `faccessat`, until one is executable.

@@ -237,7 +237,8 @@ fn start(
 
     let memory_for = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
-        let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
+        let answers =
+            channel.as_ref().filter(|_| asks || command.notify_release).map(|channel| Fd::of(&channel.ours));
         ChildMemory::new(command.initial_namespaces(), |memory, stack| {
             let (start, size) = stack.extent();
             let stack = start..start + size;

@@ -111,6 +111,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
     Step::SeccompListener { .. } => attributes::seccomp_listener,
+    Step::OpenSeccompListener { .. } => attributes::open_seccomp_listener,
     Step::Hook { .. } => container::hook,
     Step::FchownStreams { .. } => attributes::fchown_streams,
     Step::OpenProc { .. } => attributes::open_in_proc,

@@ -356,6 +356,19 @@ pub fn ioctl_seccomp_send(listener: Fd, id: u64, answer: CallAnswer) -> Result {
     raw::ioctl_seccomp_send(listener, [id, 0, u64::from_ne_bytes([a, b, c, d, e, f, g, h])])
 }
 
+/// Answers a waiting call with a copy of a descriptor, whose number the call returns, with
+/// `ioctl(SECCOMP_IOCTL_NOTIF_ADDFD)`. An exec of the caller does not close it.
+///
+/// # Errors
+///
+/// `ENOENT` if the caller has ended or was interrupted, `EBADF` if `fd` was opened with `O_PATH`.
+pub fn ioctl_seccomp_addfd(listener: Fd, id: u64, fd: Fd) -> Result {
+    /// `SECCOMP_ADDFD_FLAG_SEND`.
+    const ANSWER: u32 = 2;
+    let ([a, b, c, d], [e, f, g, h]) = (ANSWER.to_ne_bytes(), fd.number().to_ne_bytes());
+    raw::ioctl_seccomp_addfd(listener, [id, u64::from_ne_bytes([a, b, c, d, e, f, g, h]), 0])
+}
+
 /// Checks with `ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)` that a call still waits, so that its thread is the one that made
 /// it.
 ///

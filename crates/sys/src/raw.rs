@@ -476,6 +476,15 @@ pub(crate) fn ioctl_seccomp_id_valid(listener: Fd, id: u64) -> Result {
         .map(drop)
 }
 
+/// Sends `struct seccomp_notif_addfd` with `ioctl(SECCOMP_IOCTL_NOTIF_ADDFD)`: id; flags and descriptor; the number that
+/// it should get, and its flags.
+pub(crate) fn ioctl_seccomp_addfd(listener: Fd, mut words: [u64; 3]) -> Result {
+    let request = seccomp_request(1, 3, size_of_val(&words));
+    // SAFETY: the kernel reads as many bytes as the request's number says, which is the size of `words`.
+    check(unsafe { call(nr::__NR_ioctl, [listener.word(), request, words.as_mut_ptr().addr(), 0, 0, 0]) })
+        .map(drop)
+}
+
 /// Returns the status of a process in the format of wait(2), if the kernel knows it, from `ioctl(PIDFD_GET_INFO)`.
 pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
     /// `PIDFD_INFO_EXIT` (linux/pidfd.h).

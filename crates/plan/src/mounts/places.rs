@@ -4,6 +4,7 @@ use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::Host;
 use crate::mounts;
 use crate::mounts::{attach, rootfs};
+use crate::namespaces;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
@@ -23,7 +24,16 @@ pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Resul
     let mut container = container.clone();
     // These mounts must not propagate to other namespaces, even if the container's mounts do.
     container.rootfs_propagation = None;
-    container.namespaces = vec![Namespace { kind: NamespaceKind::Mount, path: None }];
+    // Only root can mount in the caller's namespaces.
+    let needed = |namespace: &Namespace| {
+        let is_needed = host.euid != 0 && namespace.path.is_none();
+        is_needed && !matches!(namespace.kind, NamespaceKind::Cgroup | NamespaceKind::Time)
+    };
+    container.namespaces.retain(needed);
+    if !container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Mount) {
+        container.namespaces.push(Namespace { kind: NamespaceKind::Mount, path: None });
+    }
+    let namespaces = namespaces::new(&container);
     // There may be no cgroup yet, and only the mount point is needed.
     let cgroups = container.mounts.iter_mut().filter(|mount| matches!(mount.source, Source::Cgroup { .. }));
     for mount in cgroups {
@@ -34,9 +44,12 @@ pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Resul
     plan.at("mounts");
     plan.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
     plan.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+    if namespaces.contains(Namespaces::USER) {
+        plan.at("linux.uidMappings").push(Step::Request { what: Request::IdMaps });
+    }
     plan.push(Step::Umask { mask: mode(0) });
     let root = rootfs::attach(&container, &mut plan)?;
     let _late = mounts::attach(&attach::Around { container: &container, host, root }, &mut plan)?;
     plan.at("mounts").push(Step::Request { what: Request::Parked });
-    Ok(plan.finish(Namespaces::MOUNT))
+    Ok(plan.finish(namespaces))
 }

@@ -12,7 +12,10 @@
 
 pub(crate) mod external;
 pub(crate) mod failure;
+mod images;
+mod mapped;
 pub(crate) mod protocol;
+pub(crate) mod rootless;
 mod settings;
 pub(crate) mod streams;
 mod wire;
@@ -21,7 +24,6 @@ use crate::child::launch::enter;
 use crate::error::Error;
 use crate::host::namespaces::is_unprivileged;
 use crate::interrupt::Interrupt;
-use husk_bundle::{Field, Warning};
 use husk_script::sys::Errno;
 use husk_script::sys::tolerate;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};
@@ -42,7 +44,10 @@ pub(crate) use wire::ProtobufMessage;
 
 /// The oldest supported CRIU, 3.16 of 2021. It has all that husk uses for namespaces, freezers, notifications and
 /// labels.
-const OLDEST: i32 = 31_600;
+const OLDEST: (i32, &str) = (31_600, "3.16 or newer");
+
+/// The oldest CRIU for users, of 2023. It is the first with `unprivileged`.
+const OLDEST_ROOTLESS: (i32, &str) = (31_800, "3.18 or newer, without root,");
 
 /// The largest answer that is accepted.
 const MOST: usize = 40 << 10;
@@ -57,6 +62,8 @@ pub(crate) struct Criu {
 pub(crate) struct CriuCommand {
     pub(crate) command: Command,
     socket: OwnedFd,
+    /// Whether [`mapped`] opens files for it.
+    is_observed: bool,
 }
 
 impl CriuCommand {
@@ -70,7 +77,7 @@ impl CriuCommand {
         let program = find_program("criu").ok_or_else(missing)?;
         let mut command = Command::new(program);
         command.arg0("criu").arg("swrk").arg("3").fd(3, theirs);
-        Ok(Self { command, socket: ours })
+        Ok(Self { command, socket: ours, is_observed: false })
     }
 
     /// Makes it start without husk's standard streams, in a session of its own that the terminal's keys do not
@@ -89,10 +96,16 @@ impl CriuCommand {
     }
 
     pub(crate) fn start(self) -> Result<Criu, Error> {
-        let process = self.command.spawn_and_exec().map_err(|error| match error.reason() {
-            Reason::Errno(Errno::NOENT) => missing(),
+        let failed = |error: husk_spawn::Error| match error.reason() {
+            Reason::Errno(Errno::NOENT) if error.act() == "execve" => missing(),
             _ => Error::Spawn(error),
-        })?;
+        };
+        if !self.is_observed {
+            return Ok(Criu { process: self.command.spawn_and_exec().map_err(failed)?, socket: self.socket });
+        }
+        let mut process = self.command.spawn().map_err(failed)?;
+        mapped::serve(&mut process)?;
+        process.wait_for_exec().map_err(failed)?;
         Ok(Criu { process, socket: self.socket })
     }
 }
@@ -231,22 +244,15 @@ fn question(kind: CriuRequest, request: &ProtobufMessage) -> Result<Response, Er
     CriuCommand::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
 }
 
-/// Warns that this is untested without privileges over the host, which CRIU needs.
-pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
-    if is_unprivileged() {
-        let text = "checkpoint and restore are untested with rootless containers".to_owned();
-        warn(&[Warning::new(Field::new("criu"), text)]);
-    }
-}
-
 /// Checks that CRIU is installed and not too old.
 pub(crate) fn check() -> Result<(), Error> {
     let version = question(CriuRequest::Version, &protocol::request(CriuRequest::Version, None))?.version;
-    if version >= OLDEST {
+    let (oldest, words) = if is_unprivileged() { OLDEST_ROOTLESS } else { OLDEST };
+    if version >= oldest {
         return Ok(());
     }
     let (major, minor) = (version / 10_000, version / 100 % 100);
-    Err(Error::Criu(format!("CRIU {major}.{minor} is too old: 3.16 or newer is needed")))
+    Err(Error::Criu(format!("CRIU {major}.{minor} is too old: {words} is needed")))
 }
 
 /// Checks that CRIU and the kernel support a feature.

@@ -61,6 +61,8 @@ pub(crate) mod option {
     pub(crate) const CONFIG_FILE: u32 = 51;
     pub(crate) const LSM_PROFILE: u32 = 53;
     pub(crate) const LSM_MOUNT_CONTEXT: u32 = 63;
+    pub(crate) const UNPRIVILEGED: u32 = 67;
+    pub(crate) const IMAGES_DIR: u32 = 68;
 }
 
 /// Features to query in CRIU and the kernel: fields of `criu_features`.

@@ -115,8 +115,11 @@ impl Directories {
         Err(Error::Criu("the chain of parent images is a loop".to_owned()))
     }
 
-    /// Adds their descriptors to the options.
-    pub(crate) fn tell(&self, options: &mut ProtobufMessage) {
+    /// Adds their descriptors to the options, unless CRIU is to find the images in its working directory.
+    pub(crate) fn tell(&self, options: &mut ProtobufMessage, is_rootless: bool) {
+        if is_rootless {
+            return super::rootless::tell(options);
+        }
         options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
         if let Some(work) = &self.work {
             options.number(option::WORK_DIR_FD, Fd::of(work).number());

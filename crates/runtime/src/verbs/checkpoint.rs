@@ -3,9 +3,10 @@
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
 use crate::criu::protocol::{self, CriuRequest, Feature, option};
-use crate::criu::streams;
-use crate::criu::{self, CriuCommand, Directories, Settings, Switch, failure};
+use crate::criu::{self, rootless, streams};
+use crate::criu::{CriuCommand, Directories, Settings, Switch, failure};
 use crate::error::Error;
+use crate::host::namespaces::ids_of;
 use crate::host::probe;
 use crate::inspect::state::{self as status, Status};
 use crate::sockets::notify;
@@ -57,7 +58,7 @@ pub enum CheckpointScope {
     Memory,
 }
 
-/// Saves a running container. Calls `warn` if husk is rootless, which is untested, and with hooks that fail.
+/// Saves a running container. Calls `warn` with hooks that fail.
 ///
 /// # Errors
 ///
@@ -65,9 +66,8 @@ pub enum CheckpointScope {
 pub fn checkpoint(
     store: &Store,
     mut request: CheckpointRequest,
-    mut warn: impl FnMut(&[Warning]),
+    warn: impl FnMut(&[Warning]),
 ) -> Result<(), Error> {
-    criu::warn(&mut warn);
     let entry = store.entry(&request.id)?;
     // Keeps other commands from deleting the container meanwhile.
     entry.lock()?;
@@ -88,6 +88,11 @@ pub fn checkpoint(
     let settings = &request.settings;
     let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     notify::show_again(&entry, &mut container);
+    let is_rootless = rootless::is_unprivileged();
+    if is_rootless {
+        rootless::check(&container, settings)?;
+        rootless::check_binds(&container, process.pid)?;
+    }
     let mut options = criu::options(settings, LOG, &record.annotations)?;
     make_images(settings)?;
     let directories = Directories::open(settings)?;
@@ -95,7 +100,7 @@ pub fn checkpoint(
     check_parent(&request, &directories)?;
     criu::check()?;
 
-    directories.tell(&mut options);
+    directories.tell(&mut options, is_rootless);
     options
         .bytes(option::ROOT, record.rootfs.as_os_str().as_encoded_bytes())
         .number(option::PID, process.pid);
@@ -110,7 +115,11 @@ pub fn checkpoint(
     if let Some(freezer) = record.cgroup.as_ref().and_then(RecordedCgroup::freezer) {
         options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
     }
-    leave_namespaces(&container, process.pid, &mut options)?;
+    if is_rootless {
+        leave_namespaces(&rootless::without_shared(&container), process.pid, &mut options)?;
+    } else {
+        leave_namespaces(&container, process.pid, &mut options)?;
+    }
     let kind = match request.scope {
         CheckpointScope::Memory => {
             criu::need(Feature::MemTrack)?;
@@ -128,7 +137,12 @@ pub fn checkpoint(
         status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
     }
 
-    let criu = CriuCommand::new()?.silent().start()?;
+    let mut criu = CriuCommand::new()?.silent();
+    if is_rootless {
+        rootless::join(&mut criu, &init, process.pid, &settings.images)?;
+    }
+    let ids = ids_of(process.pid.cast_unsigned()).filter(|_| is_rootless);
+    let criu = criu.start()?;
     let dumped = criu.serve(kind, &protocol::request(kind, Some(&options)), |notification| {
         if notification.script == "status-ready"
             && let Some(fd) = status_fd.take()
@@ -140,6 +154,9 @@ pub fn checkpoint(
     });
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
     dumped.map_err(|error| failure::explain(error, &directories, directory, LOG))?;
+    if let Some(ids) = ids {
+        rootless::translate(&directories.images, &ids)?;
+    }
     if kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning) {
         return Ok(());
     }

@@ -12,10 +12,11 @@ use crate::child::launch::{command, memory, perform, show_own};
 use crate::child::serve::ChildReady;
 use crate::child::supervise::supervise;
 use crate::child::terminal::Console;
+use crate::child::trees::id_maps;
 use crate::criu::external::{enter_namespaces, mount_names};
 use crate::criu::protocol::{self, CriuRequest, option, pair};
-use crate::criu::streams;
-use crate::criu::{self, Criu, CriuCommand, Directories, Notification, ProtobufMessage, Settings, failure};
+use crate::criu::{self, rootless, streams};
+use crate::criu::{Criu, CriuCommand, Directories, Notification, ProtobufMessage, Settings, failure};
 use crate::error::Error;
 use crate::host::files;
 use crate::host::null;
@@ -72,7 +73,6 @@ pub fn restore(
     how: RunMode,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Executed, Error> {
-    criu::warn(&mut warn);
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
@@ -84,6 +84,9 @@ pub fn restore(
     let (signals, interrupt) = hold_signals(how, &container)?;
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, how.stay(), &interrupt)?;
+    if rootless::is_unprivileged() {
+        rootless::check(&container, &request.settings)?;
+    }
     // Checks the images before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;
@@ -154,16 +157,23 @@ impl Restoring<'_, '_> {
         mount_names(self.container, &host.cgroup, &mut options)?;
         let start = CriuCommand::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
         let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
-        let namespaces = enter_namespaces(self.container, CriuCommand::FIRST_FREE, &mut options)?;
+        let is_rootless = rootless::is_unprivileged();
+        let rest = is_rootless.then(|| rootless::without_shared(self.container));
+        let namespaces =
+            enter_namespaces(rest.as_ref().unwrap_or(self.container), CriuCommand::FIRST_FREE, &mut options)?;
         for (number, namespace) in (CriuCommand::FIRST_FREE..).zip(namespaces) {
             start.command.fd(number, namespace);
         }
         // The directories are opened in the new mount namespace too, because CRIU mounts in the one in
         // which it works.
-        let (directories, criu) =
-            apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
+        let (directories, criu) = if is_rootless {
+            rootless::renew(&mut start, self.container, &root, &settings.images)?;
+            (Directories::open(settings)?, start.start()?)
+        } else {
+            apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?
+        };
         directories.clear([LOG, STATISTICS])?;
-        directories.tell(&mut options);
+        directories.tell(&mut options, is_rootless);
         if matches!(console, Console::Absent) {
             streams::replace(&directories.images, &mut options)?;
         }
@@ -204,7 +214,12 @@ impl Restoring<'_, '_> {
     fn make_places(&mut self, host: &Host) -> Result<(), Error> {
         let mut places = {
             let plan = husk_plan::places(self.container, host, memory())?;
-            perform(&command(&plan), plan)?
+            let mut command = command(&plan);
+            if plan.namespaces.contains(Namespaces::USER) {
+                command.uid_map(&id_maps(&self.container.uid_mappings));
+                command.gid_map(&id_maps(&self.container.gid_mappings));
+            }
+            perform(&command, plan)?
         };
         match places.serve(self.container, self.record, &mut Console::Absent, self.interrupt)? {
             ChildReady::Ready => Ok(()),
@@ -242,7 +257,7 @@ impl Restoring<'_, '_> {
         match notification.script.as_str() {
             "setup-namespaces" => {
                 let pid = notification.pid.ok_or_else(nobody)?.unsigned_abs();
-                if is_new(self.container, NamespaceKind::Network) {
+                if is_new(self.container, NamespaceKind::Network) && !rootless::is_unprivileged() {
                     loopback_up(pid)?;
                 }
                 hooks::before_pivot(self.container, self.record, pid, self.interrupt)

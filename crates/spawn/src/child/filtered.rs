@@ -22,7 +22,10 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
 /// Whether the list loads a seccomp filter.
 pub(crate) fn is_filtered(script: &Script<'_>) -> bool {
-    script.steps.iter().any(|step| matches!(step, Step::Seccomp { .. } | Step::SeccompListener { .. }))
+    let filters = |step: &Step<'_>| {
+        matches!(step, Step::Seccomp { .. } | Step::SeccompListener { .. } | Step::OpenSeccompListener { .. })
+    };
+    script.steps.iter().any(filters)
 }
 
 /// Whether a released child whose current step is exec becomes its program. Waits until it has execed or

@@ -6,7 +6,7 @@ use husk_script::{Devices, Request};
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::process::SockFilter;
 use husk_spawn::sys::{Errno, Fd, Uid};
-use husk_spawn::{Command, Reason, Step};
+use husk_spawn::{Command, Error, Reason, Step, Writer};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use std::ffi::OsString;
 use std::fs;
@@ -120,19 +120,42 @@ pub(crate) fn personality() {
 
 #[test]
 pub(crate) fn seccomp_listener() {
-    // Notifies of getcwd and allows every other call.
+    let filter = Step::SeccompListener { flags: NEW_LISTENER, program: notifies_of_getcwd() };
+    is_given_a_listener(list([Step::NoNewPrivs, filter, Step::Chdir { path: c"/no/such" }]));
+}
+
+/// The parent gets the listener though it may not trace the child.
+#[test]
+pub(crate) fn open_seccomp_listener() {
+    is_given_a_listener(list([
+        Step::Undumpable,
+        Step::NoNewPrivs,
+        Step::OpenSeccompListener { flags: NEW_LISTENER, program: notifies_of_getcwd(), out: R0 },
+        Step::RequestWith { what: Request::Listener, fd: R0.into() },
+        Step::Chdir { path: c"/no/such" },
+    ]));
+}
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+const NEW_LISTENER: u32 = 8;
+
+/// Returns a filter that allows every other call.
+fn notifies_of_getcwd() -> &'static [SockFilter] {
     let (load, equal, answer, notify, allow) = (0x20, 0x15, 0x06, 0x7fc0_0000, 0x7fff_0000);
     let getcwd = if cfg!(target_arch = "x86_64") { 79 } else { 17 };
-    let program: &[SockFilter] = vec![
+    vec![
         SockFilter { code: load, jt: 0, jf: 0, k: 0 },
         SockFilter { code: equal, jt: 0, jf: 1, k: getcwd },
         SockFilter { code: answer, jt: 0, jf: 0, k: notify },
         SockFilter { code: answer, jt: 0, jf: 0, k: allow },
     ]
-    .leak();
-    let new_listener = 8;
-    let filter = Step::SeccompListener { flags: new_listener, program };
-    let mut command = Command::of_steps(list([Step::NoNewPrivs, filter, Step::Chdir { path: c"/no/such" }]));
+    .leak()
+}
+
+/// Starts a child whose last step fails.
+#[track_caller]
+fn is_given_a_listener(write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static) {
+    let mut command = Command::of_steps(write);
     let mut child = command.kill_on_drop().spawn().unwrap();
     assert_eq!(child.next_request().unwrap(), Some(Request::Listener));
     let listener = child.requested_fd().unwrap();
