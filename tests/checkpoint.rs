@@ -416,6 +416,42 @@ fn container_continues_after_restore() {
 }
 
 #[test]
+fn failure_of_criu_is_explained_and_the_container_goes_on() {
+    need!(criu_works(), NEEDS_CRIU);
+    need!(is_husk(), "other runtimes print CRIU's own errors");
+    let (images, host) = (Images::new(), TempDir::new().unwrap());
+    let (bundle, runtime) = (Bundle::running("wait"), Runtime::under_test());
+    let log = File::create(host.path().join("log")).unwrap();
+    let streams = [Stdio::null(), log.into(), Stdio::null()];
+    assert!(runtime.running_with(&bundle, &["--detach"], streams).wait().unwrap().success());
+    let failed = runtime.call("checkpoint", &["--image-path", images.text(), "c"]);
+    let path = host.path().join("log");
+    failed.fails(1, &format!("descriptor 1 is {}, a file outside of the container", path.display()));
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
+fn process_that_has_a_pid_of_the_container_is_named() {
+    need!(criu_works() && is_root(), NEEDS_CRIU);
+    need!(is_husk(), "other runtimes print CRIU's own errors");
+    let (mut bundle, images) = (Bundle::running("wait"), Images::new());
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    let runtime = started(&bundle);
+    let state = runtime.call("state", &["c"]).succeeds();
+    let pid = serde_json::from_str::<Value>(&state).unwrap()["pid"].to_string();
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    runtime.call("checkpoint", &["--leave-running", "--image-path", images.text(), "c"]).succeeds();
+    let path = format!("{}-second", bundle.config["linux"]["cgroupsPath"].as_str().unwrap());
+    bundle.config["linux"]["cgroupsPath"] = path.into();
+    bundle.write();
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "second"];
+    runtime.call("restore", &options).fails(1, &format!("pid {pid} is taken by '{}'", name.trim_end()));
+    runtime.call("state", &["second"]).fails(1, "container does not exist");
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
 fn user_is_told_what_cannot_be_saved_before_anything_stops() {
     need!(!is_root(), "root can save these");
     let images = Images::new();

@@ -1,6 +1,7 @@
 //! Adds the errors of CRIU's log to a failure, because CRIU's answer says little.
 
 use super::settings::Directories;
+use super::words;
 use crate::error::Error;
 use crate::host::files;
 use rustix::fs::ResolveFlags;
@@ -11,10 +12,29 @@ use std::path::Path;
 const MOST_BYTES: u64 = 16 << 20;
 const MOST_LINES: usize = 8;
 
-/// Adds the log's error lines and its path to a failure of CRIU.
-pub(crate) fn explain(error: Error, directories: &Directories, directory: &Path, name: &str) -> Error {
+/// A log of CRIU.
+pub(crate) struct Log<'l> {
+    pub(crate) directories: &'l Directories,
+    /// The path of the log's directory, for the message.
+    pub(crate) directory: &'l Path,
+    pub(crate) name: &'l str,
+    /// Whether the container's pids are those of this process's pid namespace.
+    pub(crate) shares_pids: bool,
+}
+
+/// Adds to a failure of CRIU what the errors of the log mean, or the errors themselves, and the log's path.
+pub(crate) fn explain(error: Error, log: &Log<'_>) -> Error {
     let Error::Criu(failure) = error else { return error };
-    let errors = errors(directories, name);
+    let (directory, name) = (log.directory, log.name);
+    let mut errors = errors(log.directories, name);
+    errors.retain(|line| !words::is_harmless(line));
+    let mut meanings: Vec<_> =
+        errors.iter().filter_map(|line| words::meaning(line, log.shares_pids)).collect();
+    meanings.dedup();
+    if !meanings.is_empty() {
+        let meanings = meanings.join("; ");
+        return Error::Criu(format!("{failure}: {meanings} (see {})", directory.join(name).display()));
+    }
     // The answer may already contain one of them.
     let new = errors.iter().filter(|line| !failure.contains(*line));
     let quoted: String = new.map(|line| format!("; {line}")).collect();

@@ -19,6 +19,7 @@ pub(crate) mod rootless;
 mod settings;
 pub(crate) mod streams;
 mod wire;
+mod words;
 
 use crate::child::launch::enter;
 use crate::error::Error;
@@ -246,13 +247,35 @@ fn question(kind: CriuRequest, request: &ProtobufMessage) -> Result<Response, Er
 
 /// Checks that CRIU is installed and not too old.
 pub(crate) fn check() -> Result<(), Error> {
-    let version = question(CriuRequest::Version, &protocol::request(CriuRequest::Version, None))?.version;
-    let (oldest, words) = if is_unprivileged() { OLDEST_ROOTLESS } else { OLDEST };
-    if version >= oldest {
-        return Ok(());
-    }
-    let (major, minor) = (version / 10_000, version / 100 % 100);
-    Err(Error::Criu(format!("CRIU {major}.{minor} is too old: {words} is needed")))
+    too_old(version()?, is_unprivileged()).map_or(Ok(()), |why| Err(Error::Criu(why)))
+}
+
+/// Says why this version cannot be used, if it cannot.
+pub(crate) fn too_old(version: i32, is_unprivileged: bool) -> Option<String> {
+    let (oldest, words) = if is_unprivileged { OLDEST_ROOTLESS } else { OLDEST };
+    (version < oldest).then(|| format!("CRIU {} is too old: {words} is needed", dotted(version)))
+}
+
+/// Writes a version as CRIU does, without the last part.
+pub(crate) fn dotted(version: i32) -> String {
+    format!("{}.{}", version / 10_000, version / 100 % 100)
+}
+
+/// Returns CRIU's version as one number: 31701 is 3.17.1.
+pub(crate) fn version() -> Result<i32, Error> {
+    Ok(question(CriuRequest::Version, &protocol::request(CriuRequest::Version, None))?.version)
+}
+
+/// Returns the first error that `criu check` prints, if it fails. It needs root.
+pub(crate) fn problem() -> Option<String> {
+    let said = Command::new(find_program("criu")?).arg("check").output();
+    let said = match said {
+        Ok(said) if said.status.success() => return None,
+        Ok(said) => String::from_utf8_lossy(&said.stderr).into_owned(),
+        Err(error) => return Some(error.to_string()),
+    };
+    let error = said.lines().find_map(|line| line.find("Error (").map(|start| &line[start..]));
+    Some(failure::line(error.unwrap_or("it printed no reason")))
 }
 
 /// Checks that CRIU and the kernel support a feature.

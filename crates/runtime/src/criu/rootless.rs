@@ -1,9 +1,9 @@
 //! Checkpoint and restore without privileges over the host.
 //!
 //! CRIU can do almost everything in a user namespace, as its root. So it is started in the container's at a checkpoint,
-//! and in a new one at a restore. It also shares the namespaces that it could not set up otherwise: it would write the
-//! host name to `/proc/sys`, which belongs to the host's root, and would return to a network namespace of the host's.
-//! What CRIU shares with the processes it neither saves nor restores. So husk makes these namespaces anew.
+//! and in a new one at a restore. It also shares the namespaces that it could not set up there. It would write the host
+//! name to `/proc/sys`, which belongs to the host's root, and could not return to the host's network namespace. CRIU
+//! neither saves nor restores the namespaces that it shares, so husk makes them anew.
 //!
 //! From there CRIU cannot look into husk, which is in the user namespace above. It finds the images in its working
 //! directory instead of by descriptors of husk's.

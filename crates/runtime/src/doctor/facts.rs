@@ -1,6 +1,7 @@
 //! The facts about a machine. They are plain data, so that tests can describe other machines.
 
 use super::attempts::{self, Outcome};
+use crate::criu;
 use crate::host::seal::{self, Sealed};
 use crate::host::subids;
 use crate::host::{files, probe};
@@ -45,11 +46,22 @@ pub(super) struct Facts {
     pub(super) landlock: Result<u32, Errno>,
     /// Whether the root file system can be mounted with mapped ids. `None` unless root asks.
     pub(super) idmapped_mount: Option<Outcome>,
-    pub(super) criu: Option<PathBuf>,
+    /// CRIU, if it is installed.
+    pub(super) criu: Option<FoundCriu>,
     /// The hard limit of open files. `None` if unlimited.
     pub(super) most_files: Option<u64>,
     /// Whether the caller can raise hard limits.
     pub(super) may_raise_limits: bool,
+}
+
+/// An installed CRIU.
+#[derive(Clone, Debug)]
+pub(super) struct FoundCriu {
+    pub(super) path: PathBuf,
+    /// Its version as one number, or why it did not tell it.
+    pub(super) version: Result<i32, String>,
+    /// The error that `criu check` found, which root can ask.
+    pub(super) problem: Option<String>,
 }
 
 /// The abilities of an unprivileged process in user namespaces.
@@ -141,7 +153,11 @@ impl Facts {
             selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             landlock: landlock::abi(),
             idmapped_mount: is_root.then(attempts::idmapped_mount),
-            criu: find_program("criu"),
+            criu: find_program("criu").map(|path| FoundCriu {
+                path,
+                version: criu::version().map_err(|error| error.to_string()),
+                problem: if is_root { criu::problem() } else { None },
+            }),
             most_files: getrlimit(Resource::Nofile).maximum,
             may_raise_limits: may.contains(CapabilitySet::SYS_RESOURCE),
         }

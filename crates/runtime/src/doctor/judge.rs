@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Hierarchies, UserNamespaces};
 use super::finding::{Finding, Verdict};
+use crate::criu;
 use crate::host::seal::Sealed;
 use husk_script::sys::Errno;
 
@@ -349,14 +350,23 @@ fn limits(facts: &Facts) -> Finding {
 }
 
 fn criu(facts: &Facts) -> Finding {
-    match &facts.criu {
-        Some(path) => Finding::ok("criu", path.display().to_string()),
-        None => Finding::bad(
-            "criu",
-            Verdict::Warning,
-            "not installed, so containers cannot be checkpointed",
-            "install criu",
+    const INSTALL: &str = "install a newer criu";
+    let warning = |text: String, fix: &str| Finding::bad("criu", Verdict::Warning, text, fix);
+    let Some(found) = &facts.criu else {
+        return warning("not installed, so containers cannot be checkpointed".to_owned(), "install criu");
+    };
+    match (&found.version, &found.problem) {
+        (Err(why), _) => {
+            warning(format!("{} does not tell its version: {why}", found.path.display()), INSTALL)
+        }
+        (Ok(version), _) if let Some(why) = criu::too_old(*version, facts.euid != 0) => warning(why, INSTALL),
+        (Ok(_), Some(problem)) => warning(
+            format!("'criu check' fails, so containers cannot be checkpointed: {problem}"),
+            "install a newer criu, or a kernel with CONFIG_CHECKPOINT_RESTORE",
         ),
+        (Ok(version), None) => {
+            Finding::ok("criu", format!("{}, version {}", found.path.display(), criu::dotted(*version)))
+        }
     }
 }
 
@@ -367,7 +377,7 @@ fn refused(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::Cgroups;
+    use crate::doctor::facts::{Cgroups, FoundCriu};
 
     /// Returns the facts of a machine on which everything works, for root.
     fn good() -> Facts {
@@ -400,10 +410,25 @@ mod tests {
             selinux: false,
             landlock: Ok(7),
             idmapped_mount: Some(Ok(())),
-            criu: Some("/usr/sbin/criu".into()),
+            criu: Some(FoundCriu { path: "/usr/sbin/criu".into(), version: Ok(40_200), problem: None }),
             most_files: Some(1_048_576),
             may_raise_limits: true,
         }
+    }
+
+    #[test]
+    fn old_or_failing_criu_is_a_warning() {
+        let text = |facts: &Facts| criu(facts).text;
+        let with = |facts: Facts, version, problem: Option<&str>| {
+            let found =
+                FoundCriu { path: "/c".into(), version: Ok(version), problem: problem.map(str::to_owned) };
+            Facts { criu: Some(found), ..facts }
+        };
+        assert_eq!(text(&with(good(), 40_200, None)), "/c, version 4.2");
+        assert_eq!(text(&with(good(), 31_701, None)), "/c, version 3.17");
+        assert!(text(&with(users(), 31_701, None)).contains("3.18 or newer, without root, is needed"));
+        assert!(text(&with(good(), 31_500, None)).contains("3.16 or newer is needed"));
+        assert!(text(&with(good(), 40_200, Some("Error (x)"))).contains("'criu check' fails"));
     }
 
     /// Like [`good`], for an unprivileged user.

@@ -2,9 +2,10 @@
 
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
+use crate::criu::failure::{self, Log};
 use crate::criu::protocol::{self, CriuRequest, Feature, option};
 use crate::criu::{self, rootless, streams};
-use crate::criu::{CriuCommand, Directories, Settings, Switch, failure};
+use crate::criu::{CriuCommand, Directories, Settings, Switch};
 use crate::error::Error;
 use crate::host::namespaces::ids_of;
 use crate::host::probe;
@@ -153,7 +154,8 @@ pub fn checkpoint(
         Ok(())
     });
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
-    dumped.map_err(|error| failure::explain(error, &directories, directory, LOG))?;
+    let log = Log { directories: &directories, directory, name: LOG, shares_pids: record.shares_pids };
+    dumped.map_err(|error| failure::explain(error, &log))?;
     if let Some(ids) = ids {
         rootless::translate(&directories.images, &ids)?;
     }

@@ -14,9 +14,10 @@ use crate::child::supervise::supervise;
 use crate::child::terminal::Console;
 use crate::child::trees::id_maps;
 use crate::criu::external::{enter_namespaces, mount_names};
+use crate::criu::failure::{self, Log};
 use crate::criu::protocol::{self, CriuRequest, option, pair};
 use crate::criu::{self, rootless, streams};
-use crate::criu::{Criu, CriuCommand, Directories, Notification, ProtobufMessage, Settings, failure};
+use crate::criu::{Criu, CriuCommand, Directories, Notification, ProtobufMessage, Settings};
 use crate::error::Error;
 use crate::host::files;
 use crate::host::null;
@@ -205,7 +206,9 @@ impl Restoring<'_, '_> {
                     return Err(error);
                 }
                 let directory = settings.work.as_deref().unwrap_or(&settings.images);
-                Err(failure::explain(error, &directories, directory, LOG))
+                let shares_pids = self.record.shares_pids;
+                let log = Log { directories: &directories, directory, name: LOG, shares_pids };
+                Err(failure::explain(error, &log))
             }
         }
     }
