@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
 Saves the container's processes to a directory, and then stops and deletes the container. '{husk} restore' continues
-it, on this machine or another. Needs CRIU 3.16 or newer.
+it, on this machine or another. Needs CRIU 3.16 or newer, and without root 3.18 or newer.
 
-Images contain the memory of the container, so husk creates their directory for root only. For a container with a
-user namespace, CRIU reads the images as another user: create a directory that this user can enter and others cannot.
+Images contain the memory of the container, so husk creates their directory for its caller only. If root's container has
+a user namespace, CRIU reads the images as another user: create a directory that this user can enter and others cannot.
 
 EXAMPLES:
   {husk} checkpoint --image-path saved web-1               save and stop the container

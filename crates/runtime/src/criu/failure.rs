@@ -33,6 +33,8 @@ pub(crate) fn explain(error: Error, log: &Log<'_>) -> Error {
     meanings.dedup();
     if !meanings.is_empty() {
         let meanings = meanings.join("; ");
+        // The first error of the log, which may be a harmless one.
+        let failure = failure.split(": Error (").next().unwrap_or_default();
         return Error::Criu(format!("{failure}: {meanings} (see {})", directory.join(name).display()));
     }
     // The answer may already contain one of them.
