@@ -525,15 +525,96 @@ check_fifty_containers_at_once() {
     same '' "$(ls -A /run/husk 2>/dev/null)"
 }
 
-check_checkpoint_and_restore() {
+needs_criu() {
     need 'criu is not installed' command -v criu
     need 'criu does not work on this kernel' criu check
     need 'husk has no checkpoint' husk checkpoint --help
+}
+
+# Starts a container that counts in the file /data/n.
+count_in() { # NAME OPTION...
+    local name=$1
+    shift
+    podman run --detach --name "$name" "$@" "$image" \
+        sh -c 'mkdir -p /data; i=0; while :; do i=$((i + 1)); echo $i >/data/new; mv /data/new /data/n; sleep 0.1; done'
+    eventually podman exec "$name" test -s /data/n
+}
+
+# Fails unless the container counts from this number on.
+counts_from() { # NAME NUMBER
+    local number
+    number=$(podman exec "$1" cat /data/n)
+    [ "$number" -ge "$2" ] || { echo "counts from $number instead of $2"; return 1; }
+    eventually sh -c "[ \$(podman exec $1 cat /data/n) -gt $number ]"
+}
+
+check_checkpoint_and_restore() {
+    needs_criu
     background
     podman exec c touch /tmp/kept
     podman container checkpoint c
     podman container restore c
     podman exec c test -e /tmp/kept
+}
+
+check_checkpoint_is_imported_under_another_name() {
+    local number
+    needs_criu
+    count_in c --network none --volume counts:/data
+    podman container checkpoint --export "$work/c.tar.gz" c
+    podman rm c
+    number=$(cat "$(podman volume inspect --format '{{.Mountpoint}}' counts)/n")
+    podman volume rm counts
+    podman container restore --import "$work/c.tar.gz" --name d
+    counts_from d "$number"
+    podman rm --force --time 0 d
+    podman volume rm counts
+}
+
+check_checkpoint_leaves_the_container_running() {
+    local number
+    needs_criu
+    count_in c --network none
+    number=$(podman exec c cat /data/n)
+    podman container checkpoint --leave-running --keep --export "$work/running.tar" --compress none c
+    same running "$(podman inspect --format '{{.State.Status}}' c)"
+    counts_from c "$number"
+    podman container restore --import "$work/running.tar" --name d
+    counts_from d "$number"
+    podman rm --force --time 0 d
+}
+
+check_checkpoint_of_memory_ahead_of_time() {
+    local number
+    needs_criu
+    need 'the kernel does not track which pages are written' criu check --feature mem_dirty_track
+    count_in c --network none
+    podman container checkpoint --pre-checkpoint --export "$work/pre.tar" c
+    number=$(podman exec c cat /data/n)
+    podman container checkpoint --with-previous --export "$work/rest.tar" c
+    podman rm c
+    podman container restore --import-previous "$work/pre.tar" --import "$work/rest.tar"
+    counts_from c "$number"
+}
+
+check_checkpoint_keeps_locks_and_connections() {
+    needs_criu
+    podman run --detach --name c --network none "$image" sh -c \
+        'flock /lock sleep 1000 & nc -l -p 99 -e cat & sleep 1; (echo one; sleep 1000) | nc 127.0.0.1 99 >/said'
+    eventually podman exec c grep -q one /said
+    contains 'TCP connection is open: --tcp-established' "$(podman container checkpoint --file-locks c 2>&1)"
+    same running "$(podman inspect --format '{{.State.Status}}' c)"
+    podman container checkpoint --file-locks --tcp-established c
+    podman container restore --tcp-established --file-locks c
+    podman exec c sh -c '! flock -n /lock true'
+}
+
+check_checkpoint_keeps_a_terminal() {
+    needs_criu
+    podman run --detach --tty --network none --name c "$image" sh -c 'tty; while :; do sleep 0.1; date; done'
+    podman container checkpoint c
+    podman container restore c
+    contains /dev/pts/0 "$(podman exec c readlink /proc/1/fd/0)"
 }
 
 # Runs a command as the ordinary user, in a systemd session if systemd runs.
