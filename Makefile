@@ -86,7 +86,7 @@ bench-shims: ## time the shim beside containerd's shim for runc, without contain
 	$(CARGO) build --release --package husk-shim --example inside
 	ROUNDS=$(or $(ROUNDS),200) $(CARGO) bench --package husk-shim --bench shims
 
-bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone, std, tokio, command-group and duct, in tables and plots
+bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone, std, tokio, command-group and duct, and ways to choose pids, in tables and plots
 	integration/bench/spawn/run.sh
 
 bench-hermetic: ## compare the time of a sandbox with bubblewrap and unshare at the same isolation (ROUNDS=)
