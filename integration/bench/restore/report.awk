@@ -40,10 +40,15 @@ function sizes(verb,    i) {
     row("1 process, 1 GiB", verb " 1 1024", 1000)
 }
 
-function tables(    i, who) {
+function tables(    i) {
     print "\nImages and root file systems are on a tmpfs. Both runtimes use the same CRIU and take turns, and another one begins"
     print "in each round. A time is the median in ms, with the 10th and 90th percentile in parentheses. A ratio is the median"
     print "of the ratios within the rounds."
+    if (("restore 1 1", "husk") in count) times_of_verbs()
+    pauses()
+}
+
+function times_of_verbs(    i) {
     print "\n## In short\n\n| | measured | aim |\n| - | -: | -: |"
     for (i = 1; i <= 6; i++) if (((("restore " processes[i] " 1"), "runc") in count))
         printf "| restore of %d, husk ÷ runc | %s | 1.00 |\n", processes[i], ratio("restore " processes[i] " 1", "husk", "restore " processes[i] " 1", "runc")
@@ -54,6 +59,9 @@ function tables(    i, who) {
     row("20 containers at once", "at-once 20", 1000)
     head("Checkpoint", "`checkpoint`, until the container has ended and is deleted.")
     sizes("checkpoint")
+}
+
+function pauses(    i) {
     head("Pauses of a container that writes 100 MB/s", "It has 512 MiB, and is saved after copies of its memory ahead of time (`--pre-dump`), and restored. *All* is the sum\nof its pauses from the first copy until it runs again, *last* the one from the checkpoint to the restore.")
     for (i = 0; i <= 3; i += i ? 2 : 1) row("all, " i (i == 1 ? " copy" : " copies"), "pause-all " i, 1000)
     for (i = 0; i <= 3; i += i ? 2 : 1) row("last, " i (i == 1 ? " copy" : " copies"), "pause-last " i, 1000)

@@ -5,6 +5,9 @@
 #
 #     run.sh            20 rounds, or ROUNDS; about ten minutes
 #     run.sh --smoke    1 round, to check that it works; the report is only printed
+#     run.sh --pauses   only the pauses; the report is only printed. A kernel that tracks which pages are written, as
+#                       Debian's does, is in the guest (integration/guest), which has no tools to build with: set
+#                       HUSK and WORKLOAD, the program of workload.c
 #
 # HUSK, RUNC and CRIU name other binaries. Without runc only husk is measured. Without HUSK, husk is built. Needs root, a
 # CRIU that works with this kernel, a C compiler ($CC, or cc), jq, util-linux and 4 GiB of memory.
@@ -19,14 +22,18 @@ root=$(readlink -f "$here/../../..")
 export BENCH_DAY=${BENCH_DAY-$(date -u +%Y-%m-%d)}
 results=$root/integration/bench/results/restore-$BENCH_DAY
 smoke=
-[ "${1-}" != --smoke ] || smoke=yes
+pauses=
+case ${1-} in
+--smoke) smoke=yes ;;
+--pauses) pauses=yes ;;
+esac
 rounds=${ROUNDS:-$([ -n "$smoke" ] && echo 1 || echo 20)}
 
 # --- Outside the namespaces: build, and run this script again inside. -----------------------------------------------
 
 if [ -z "${BENCH_WORK-}" ]; then
     [ "$(id -u)" = 0 ] || { echo "restore: needs root" >&2; exit 1; }
-    for tool in "${CC:-cc}" "${CRIU:-criu}" jq unshare; do
+    for tool in ${WORKLOAD-"${CC:-cc}"} "${CRIU:-criu}" jq unshare; do
         command -v "$tool" >/dev/null || { echo "restore: needs $tool" >&2; exit 1; }
     done
     if [ -z "${HUSK-}" ]; then
@@ -44,13 +51,17 @@ if [ -z "${BENCH_WORK-}" ]; then
     }
     trap leave EXIT
     trap 'exit 1' INT TERM
-    "${CC:-cc}" -O2 -Wall -Wextra -static -o "$BENCH_WORK/workload" "$here/workload.c"
+    if [ -n "${WORKLOAD-}" ]; then
+        cp "$WORKLOAD" "$BENCH_WORK/workload"
+    else
+        "${CC:-cc}" -O2 -Wall -Wextra -static -o "$BENCH_WORK/workload" "$here/workload.c"
+    fi
     # This shell waits for a job and not for a command, so that a signal ends it at once.
     unshare --mount --pid --fork --kill-child --mount-proc bash "$here/run.sh" "$@" &
     inside=$!
     wait "$inside" || { inside=; exit 1; }
     inside=
-    if [ -z "$smoke" ]; then
+    if [ -z "$smoke$pauses" ]; then
         for kind in md csv svg; do cp "$BENCH_WORK/report.$kind" "$results.$kind"; done
     fi
     exit
@@ -195,11 +206,13 @@ ahead() { # ROUND WHO COPIES
 
 fewer() { if [ "$rounds" -gt "$1" ]; then echo "$1"; else echo "$rounds"; fi; }
 
-for processes in 1 2 4 8; do scale "$rounds" $processes 1; done
-scale "$(fewer 10)" 64 1
-scale "$(fewer 5)" 256 1
-scale "$(fewer 5)" 1 1024
-at_once "$(fewer 5)"
+if [ -z "$pauses" ]; then
+    for processes in 1 2 4 8; do scale "$rounds" $processes 1; done
+    scale "$(fewer 10)" 64 1
+    scale "$(fewer 5)" 256 1
+    scale "$(fewer 5)" 1 1024
+    at_once "$(fewer 5)"
+fi
 bundle 1 512 100
 numbers=(0 1 3)
 notes=
