@@ -62,7 +62,7 @@ function times_of_verbs(    i) {
 }
 
 function pauses(    i) {
-    head("Pauses of a container that writes 100 MB/s", "It has 512 MiB, and is saved after copies of its memory ahead of time (`--pre-dump`), and restored. *All* is the sum\nof its pauses from the first copy until it runs again, *last* the one from the checkpoint to the restore.")
+    head("Pauses of a container that writes " rate " MB/s", "It has " memory " MiB, and is saved after copies of its memory ahead of time (`--pre-dump`), and restored. *All* is the sum\nof its pauses from the first copy until it runs again, *last* the one from the checkpoint to the restore.")
     for (i = 0; i <= 3; i += i ? 2 : 1) row("all, " i (i == 1 ? " copy" : " copies"), "pause-all " i, 1000)
     for (i = 0; i <= 3; i += i ? 2 : 1) row("last, " i (i == 1 ? " copy" : " copies"), "pause-last " i, 1000)
     for (i = 0; i <= 3; i += i ? 2 : 1) row("last image in MiB, " i (i == 1 ? " copy" : " copies"), "image-kib " i, 1024)

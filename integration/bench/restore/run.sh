@@ -1,19 +1,20 @@
 #!/bin/bash
-# Measures checkpoint and restore by husk and runc, in turns, with the same CRIU: containers of 1 to 256 processes, one
-# with 1 GiB of memory, 20 restores at once, and the pauses of a container that writes 100 MB/s, with and without copies
-# of its memory ahead of time. Writes tables, a plot and every single time to integration/bench/results.
+# Measures checkpoint and restore by husk and runc, in turns, with the same CRIU. The containers have 1 to 256 processes,
+# or 1 GiB of memory, and 20 are restored at once. The pauses of a container that writes 100 MB/s are measured with and
+# without copies of its memory ahead of time. Writes tables, a plot and every single time to integration/bench/results.
 #
 #     run.sh            20 rounds, or ROUNDS; about ten minutes
 #     run.sh --smoke    1 round, to check that it works; the report is only printed
 #     run.sh --pauses   only the pauses; the report is only printed. A kernel that tracks which pages are written, as
 #                       Debian's does, is in the guest (integration/guest), which has no tools to build with: set
-#                       HUSK and WORKLOAD, the program of workload.c
+#                       HUSK and WORKLOAD, the program of workload.c. RATE and MEMORY are what the container writes
+#                       (100 MB/s) and has (512 MiB); an emulated machine does not write so fast
 #
 # HUSK, RUNC and CRIU name other binaries. Without runc only husk is measured. Without HUSK, husk is built. Needs root, a
 # CRIU that works with this kernel, a C compiler ($CC, or cc), jq, util-linux and 4 GiB of memory.
 #
-# Everything happens in a mount and a process namespace of its own: /run is a tmpfs that holds the images and root file
-# systems, and a private mount of cgroup version 2 covers the machine's cgroups.
+# Everything happens in a mount and a process namespace of its own. There, /run is a tmpfs that holds the images and root
+# file systems, and a private mount of cgroup version 2 covers the machine's cgroups.
 set -eu
 shopt -s inherit_errexit
 
@@ -22,6 +23,8 @@ root=$(readlink -f "$here/../../..")
 export BENCH_DAY=${BENCH_DAY-$(date -u +%Y-%m-%d)}
 results=$root/integration/bench/results/restore-$BENCH_DAY
 smoke=
+memory=${MEMORY:-512}
+rate=${RATE:-100}
 pauses=
 case ${1-} in
 --smoke) smoke=yes ;;
@@ -213,7 +216,7 @@ if [ -z "$pauses" ]; then
     scale "$(fewer 5)" 1 1024
     at_once "$(fewer 5)"
 fi
-bundle 1 512 100
+bundle 1 "$memory" "$rate"
 numbers=(0 1 3)
 notes=
 if ! "$criu" check --feature mem_dirty_track >/dev/null 2>&1; then
@@ -241,7 +244,7 @@ facts() {
 }
 {
     facts
-    awk -f "$here/report.awk" "$times"
+    awk -v memory="$memory" -v rate="$rate" -f "$here/report.awk" "$times"
     printf '\n![Medians as bars](restore-%s.svg)\n' "$BENCH_DAY"
 } | tee "$BENCH_WORK/report.md"
 awk -v plot="Checkpoint and restore, $BENCH_DAY, Linux $(uname -r)" -f "$here/report.awk" "$times" >"$BENCH_WORK/report.svg"

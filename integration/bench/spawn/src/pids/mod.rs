@@ -1,5 +1,5 @@
-//! Compares three ways to start processes with the pids that they had before, as restoring programs must: using up pids
-//! until the wanted one is next, `ns_last_pid`, and `set_tid` of clone3, in C and by husk-spawn.
+//! Compares three ways to start processes with the pids that they had before. A program can use up pids until the wanted
+//! one is next, write to `ns_last_pid`, or call clone3 with `set_tid`, in C or by husk-spawn.
 //!
 //! ```text
 //! husk-bench-spawn pids measure RESTORER TINY [--smoke]   prints CSV
