@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-projects bench-shims bench-spawn test-hermetic
+.PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-projects bench-restore bench-shims bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -86,7 +86,10 @@ bench-shims: ## time the shim beside containerd's shim for runc, without contain
 	$(CARGO) build --release --package husk-shim --example inside
 	ROUNDS=$(or $(ROUNDS),200) $(CARGO) bench --package husk-shim --bench shims
 
-bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone, std, tokio, command-group and duct, in tables and plots
+bench-restore: ## compare checkpoint and restore by husk and runc with the same CRIU, and pauses with copies ahead of time, as root (ROUNDS= CRIU= RUNC=)
+	ROUNDS=$(or $(ROUNDS),20) integration/bench/restore/run.sh
+
+bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone, std, tokio, command-group and duct, and ways to choose pids, in tables and plots
 	integration/bench/spawn/run.sh
 
 bench-hermetic: ## compare the time of a sandbox with bubblewrap and unshare at the same isolation (ROUNDS=)

@@ -260,6 +260,36 @@ fn criu_is_given_what_is_not_in_the_images() {
 }
 
 #[test]
+fn timings_list_the_phases_of_husk_and_criu() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc has no --timings");
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let (criu, images) = (StandIn::new(), Images::new());
+    let shown = |seen: &Seen| String::from_utf8_lossy(&seen.0.stderr).into_owned();
+    let lists = |shown: &str, phases: &[&str]| {
+        let list = shown.split("\nthe longest:").next().unwrap();
+        let places = phases.iter().map(|phase| list.find(&format!("  husk: {phase}\n")));
+        assert!(places.clone().all(|place| place.is_some()) && places.is_sorted(), "{phases:?} in\n{shown}");
+    };
+    let saved = criu.call(&runtime, "checkpoint", &["--timings", "--image-path", images.text(), "c"]);
+    saved.succeeds();
+    let shown_once = shown(&saved);
+    lists(&shown_once, &["read the record", "ask CRIU for its version", "start CRIU"]);
+    lists(&shown_once, &["CRIU: stop the processes", "CRIU: look at the processes", "delete the container"]);
+    assert!(shown_once.contains("from the start of husk to its end\n"), "{shown_once}");
+
+    // The phases before a failure are shown too, and the error comes last.
+    let arguments = ["--timings", "--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
+    let refused = criu.call(&runtime, "restore", &arguments);
+    refused.fails(1, "criu failed: type RESTORE errno 17");
+    let phases =
+        ["check the images", "make the mount points", "start CRIU", "CRIU: mount, and make namespaces"];
+    lists(&shown(&refused), &phases);
+    assert!(shown(&refused).lines().last().unwrap().contains("criu failed"), "{}", shown(&refused));
+}
+
+#[test]
 fn status_fd_reports_that_lazy_pages_are_ready() {
     need!(is_root(), "needs root, because CRIU does");
     need!(is_husk(), "the stand-in for CRIU only supports husk");

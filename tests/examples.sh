@@ -27,3 +27,4 @@ run husk-spawn per_test_namespaces 2 true
 run husk-spawn popen
 run husk-spawn event_loop
 run husk-spawn many_small 200 4
+run husk-spawn restore_pids

@@ -1,6 +1,7 @@
 //! `husk checkpoint`.
 
 use crate::exit::Exit;
+use crate::output::timings::TimingsOption;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,6 +19,7 @@ a user namespace, CRIU reads the images as another user: create a directory that
 EXAMPLES:
   {husk} checkpoint --image-path saved web-1               save and stop the container
   {husk} checkpoint --leave-running web-1                  save to ./checkpoint, and continue
+  {husk} checkpoint --timings web-1                        show how long the steps took
   {husk} checkpoint --pre-dump --image-path first web-1    save most of the memory ahead of time
   {husk} checkpoint --parent-path ../first --image-path saved web-1    then save the rest
 ";
@@ -48,6 +50,8 @@ pub(crate) struct Checkpoint {
     /// Write a zero byte to this descriptor when lazy pages can be requested
     #[arg(long, value_name = "FD", allow_hyphen_values = true)]
     status_fd: Option<i32>,
+    #[command(flatten)]
+    timings: TimingsOption,
     /// ID of the container
     id: String,
 }
@@ -125,6 +129,7 @@ impl Perform for Checkpoint {
             (self.tcp_skip_in_flight, Switch::TcpSkipInFlight),
             (self.link_remap, Switch::LinkRemap),
         ])?;
+        let report = self.timings.report("its end")?;
         let request = CheckpointRequest {
             settings,
             scope: if self.pre_dump { CheckpointScope::Memory } else { CheckpointScope::Whole },
@@ -140,9 +145,12 @@ impl Perform for Checkpoint {
                 .status_fd
                 .filter(|number| *number >= 0)
                 .map(|number| StatusFd { number, descriptor: husk_runtime::inherited(number) }),
+            timings: report.timings.clone(),
             id: self.id,
         };
-        husk_runtime::checkpoint(&session.store, request, |warnings| session.warn(warnings))?;
+        let saved = husk_runtime::checkpoint(&session.store, request, |warnings| session.warn(warnings));
+        report.show()?;
+        saved?;
         Ok(Exit::Success)
     }
 }

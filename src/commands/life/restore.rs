@@ -2,11 +2,12 @@
 
 use super::checkpoint::Images;
 use crate::exit::Exit;
+use crate::output::timings::TimingsOption;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::restore::RestoreRequest;
-use husk_runtime::{AfterExit, Foreground, Keyring, NewRoot, Orphans, RunMode, Timings};
+use husk_runtime::{AfterExit, Foreground, Keyring, NewRoot, Orphans, RunMode};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -16,6 +17,7 @@ and replaces pipes among the standard streams by its own.
 EXAMPLES:
   {husk} restore --image-path saved --bundle web web-1             in the foreground, like 'run'
   {husk} restore --image-path saved --bundle web --detach web-1    in the background
+  {husk} restore --image-path saved --bundle web --timings web-1   show how long the steps took
 ";
 
 /// Continue a container that 'checkpoint' has saved
@@ -47,6 +49,8 @@ pub(crate) struct Restore {
     /// SELinux context of the mounts to use instead of the saved one
     #[arg(long, value_name = "CONTEXT")]
     lsm_mount_context: Option<String>,
+    #[command(flatten)]
+    timings: TimingsOption,
     /// ID of the container
     id: String,
 }
@@ -58,6 +62,7 @@ impl Perform for Restore {
         session.prepare()?;
         let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let report = self.timings.report("the program")?;
         let request = RestoreRequest {
             settings: self.images.settings(&[])?,
             lsm_profile: said(self.lsm_profile),
@@ -73,7 +78,7 @@ impl Perform for Restore {
                 keyring: Keyring::New,
                 preserve_fds: 0,
                 cgroups: session.cgroups,
-                timings: Timings::default(),
+                timings: report.timings.clone(),
             },
         };
         let foreground = Foreground {
@@ -82,7 +87,8 @@ impl Perform for Restore {
         };
         let how = if self.detach { RunMode::Detached } else { RunMode::Foreground(foreground) };
         let executed =
-            husk_runtime::restore(&session.store, &request, how, |warnings| session.warn(warnings))?;
-        Ok(executed.into())
+            husk_runtime::restore(&session.store, &request, how, |warnings| session.warn(warnings));
+        report.show()?;
+        Ok(executed?.into())
     }
 }

@@ -2,14 +2,12 @@
 
 use super::create::Creation;
 use crate::exit::Exit;
-use crate::output::timings::Waterfall;
-use crate::output::{self, escape};
+use crate::output::timings::TimingsOption;
 use crate::rare::Rare;
-use crate::session::{Session, absolute};
+use crate::session::Session;
 use crate::verb::Perform;
-use anyhow::{Context as _, Result};
-use husk_runtime::{AfterExit, Foreground, Orphans, Timings};
-use std::path::{Path, PathBuf};
+use anyhow::Result;
+use husk_runtime::{AfterExit, Foreground, Orphans};
 
 pub(crate) const MORE: &str = "
 husk exits with the program's exit code, or with 128 plus the number of the signal that killed the program.
@@ -44,9 +42,8 @@ pub(crate) struct RareRun {
     /// Keep the container after it exits
     #[arg(long)]
     keep: bool,
-    /// Report how long steps took, on standard error or in a text or SVG file
-    #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
-    timings: Option<PathBuf>,
+    #[command(flatten)]
+    timings: TimingsOption,
     /// Do not adopt orphans of a container without a pid namespace of its own
     #[arg(long)]
     no_subreaper: bool,
@@ -64,28 +61,11 @@ impl Perform for Run {
             husk_runtime::RunMode::Foreground(foreground)
         };
         session.prepare()?;
-        let picture = self.rare.timings.as_deref().map(absolute).transpose()?;
+        let report = self.rare.timings.clone().report("the program")?;
         let mut request = self.creation.request(session)?;
-        if self.rare.timings.is_some() {
-            request.timings = Timings::wanted();
-        }
+        request.timings = report.timings.clone();
         let executed = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
-        if let (Some(file), Some(picture)) = (&self.rare.timings, picture) {
-            // A container that failed has not reported its steps, but husk's own spans are known.
-            let waterfall = Waterfall::new(request.timings.spans());
-            if file == Path::new("-") {
-                output::tell(&escape::text(&waterfall.folded().to_string()));
-            } else {
-                let is_picture = picture.extension().is_some_and(|extension| extension == "svg");
-                let text = if is_picture {
-                    waterfall.folded().svg()
-                } else {
-                    escape::text(&waterfall.to_string()).into_owned()
-                };
-                let written = std::fs::write(&picture, text);
-                written.with_context(|| format!("write {}", picture.display()))?;
-            }
-        }
+        report.show()?;
         Ok(executed?.into())
     }
 }

@@ -6,14 +6,65 @@
 
 mod svg;
 
-use husk_runtime::{Lane, Span};
+use super::escape;
+use crate::session::absolute;
+use anyhow::{Context as _, Result};
+use husk_runtime::{Lane, Span, Timings};
 use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
+
+/// The option of verbs that can show their times.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct TimingsOption {
+    /// Report how long steps took, on standard error or in a text or SVG file
+    #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    timings: Option<PathBuf>,
+}
+
+/// The times of a verb, and the place where they are shown.
+pub(crate) struct Report {
+    pub(crate) timings: Timings,
+    /// A file as the user named it, and its absolute path. `None` if the times are not wanted.
+    file: Option<(PathBuf, PathBuf)>,
+    /// The event that ends the times.
+    end: &'static str,
+}
+
+impl TimingsOption {
+    /// Returns the report of a verb whose times end with this event.
+    pub(crate) fn report(self, end: &'static str) -> Result<Report> {
+        let timings = if self.timings.is_some() { Timings::wanted() } else { Timings::default() };
+        let named = |file: PathBuf| absolute(&file).map(|path| (file, path));
+        Ok(Report { timings, file: self.timings.map(named).transpose()?, end })
+    }
+}
+
+impl Report {
+    /// Shows the times so far. After a failure, those of husk's own phases are known.
+    pub(crate) fn show(&self) -> Result<()> {
+        let Some((file, path)) = &self.file else { return Ok(()) };
+        let waterfall = Waterfall::new(self.timings.spans(), self.end);
+        if file == Path::new("-") {
+            super::tell(&escape::text(&waterfall.folded().to_string()));
+            return Ok(());
+        }
+        let is_picture = path.extension().is_some_and(|extension| extension == "svg");
+        let text = if is_picture {
+            waterfall.folded().svg()
+        } else {
+            escape::text(&waterfall.to_string()).into_owned()
+        };
+        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+    }
+}
 
 /// The spans of one container, on a time axis that starts with the first span.
 pub(crate) struct Waterfall {
     rows: Vec<Row>,
     first: u64,
     last: u64,
+    /// The event that ends the times.
+    end: &'static str,
 }
 
 /// One span, or several short ones.
@@ -58,12 +109,12 @@ impl Row {
 
 impl Waterfall {
     /// Sorts the spans by their start. For the child's spans, this is the order of the plan.
-    pub(crate) fn new(mut spans: Vec<Span>) -> Self {
+    pub(crate) fn new(mut spans: Vec<Span>, end: &'static str) -> Self {
         spans.sort_by_key(|span| span.begin);
         let first = spans.iter().map(|span| span.begin).min().unwrap_or_default();
         let ends = spans.iter().map(|span| span.end.unwrap_or(span.begin));
         let last = ends.max().unwrap_or_default().max(first + 1);
-        Self { rows: spans.into_iter().map(Row::new).collect(), first, last }
+        Self { rows: spans.into_iter().map(Row::new).collect(), first, last, end }
     }
 
     /// Returns the same with at most some 60 rows.
@@ -130,8 +181,9 @@ impl Display for Waterfall {
         }
         writeln!(
             f,
-            "{:>9}            from the start of husk to the program",
-            Micros(self.last - self.first)
+            "{:>9}            from the start of husk to {}",
+            Micros(self.last - self.first).to_string(),
+            self.end
         )?;
         writeln!(f, "\nthe longest:")?;
         for row in self.longest() {
@@ -161,12 +213,15 @@ mod tests {
 
     #[test]
     fn spans_are_listed_in_the_order_of_their_start() {
-        let waterfall = Waterfall::new(vec![
-            span(Lane::Husk, "", "clone", 1_000_000, Some(1_400_000)),
-            span(Lane::Husk, "", "wait", 1_400_000, Some(1_800_000)),
-            span(Lane::Child, "process.args[0]", "find <&>", 1_200_000, Some(1_800_000)),
-            span(Lane::Child, "process.args[0]", "exec", 1_800_000, None),
-        ]);
+        let waterfall = Waterfall::new(
+            vec![
+                span(Lane::Husk, "", "clone", 1_000_000, Some(1_400_000)),
+                span(Lane::Husk, "", "wait", 1_400_000, Some(1_800_000)),
+                span(Lane::Child, "process.args[0]", "find <&>", 1_200_000, Some(1_800_000)),
+                span(Lane::Child, "process.args[0]", "exec", 1_800_000, None),
+            ],
+            "the program",
+        );
         let wanted = "    at µs   took µs
       0.0     400.0  ################                  husk: clone
     200.0     600.0          ########################  process.args[0]: find <&>
@@ -188,15 +243,18 @@ the longest:
     #[test]
     fn short_neighbours_of_one_field_share_a_row() {
         let child = |origin, begin, end| span(Lane::Child, origin, "step", begin, Some(end));
-        let waterfall = Waterfall::new(vec![
-            child("mounts[0] /proc", 0, 10),
-            child("mounts[1] /dev", 10, 20),
-            span(Lane::Husk, "", "wait", 15, Some(10_000)),
-            child("mounts[2] /sys", 20, 30),
-            child("mounts[3] /tmp", 30, 5_000),
-            child("mounts[4] /run", 5_000, 5_010),
-            child("hostname", 5_010, 5_020),
-        ]);
+        let waterfall = Waterfall::new(
+            vec![
+                child("mounts[0] /proc", 0, 10),
+                child("mounts[1] /dev", 10, 20),
+                span(Lane::Husk, "", "wait", 15, Some(10_000)),
+                child("mounts[2] /sys", 20, 30),
+                child("mounts[3] /tmp", 30, 5_000),
+                child("mounts[4] /run", 5_000, 5_010),
+                child("hostname", 5_010, 5_020),
+            ],
+            "the program",
+        );
         let texts = |waterfall: &Waterfall| -> Vec<String> {
             waterfall.rows.iter().map(|row| row.text.clone()).collect()
         };
@@ -222,7 +280,7 @@ the longest:
             // Each tenth step takes long.
             end: Some(at * 10 + if at % 10 == 0 { 600 } else { 10 }),
         });
-        let folded = Waterfall::new(spans.collect()).folded();
+        let folded = Waterfall::new(spans.collect(), "the program").folded();
         assert!(folded.rows.len() <= 60, "{}", folded.rows.len());
         assert_eq!(folded.rows.iter().map(|row| row.count).sum::<usize>(), 1000);
     }

@@ -52,7 +52,7 @@ impl Timings {
     }
 
     /// Ends husk's current phase and begins the next one.
-    pub(crate) fn begin(&self, text: &'static str) {
+    pub(crate) fn begin(&self, text: &str) {
         let Some(spans) = &self.0 else { return };
         self.end();
         let (lane, origin, begin) = (Lane::Husk, String::new(), monotonic());

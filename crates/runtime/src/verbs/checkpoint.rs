@@ -1,6 +1,7 @@
 //! `checkpoint`: saves a container's processes by CRIU. The processes end, unless the request keeps them running.
 
 use crate::cgroups;
+use crate::child::timings::Timings;
 use crate::criu::external::{leave_namespaces, name_mounts};
 use crate::criu::failure::{self, Log};
 use crate::criu::protocol::{self, CriuRequest, Feature, option};
@@ -40,6 +41,7 @@ pub struct CheckpointRequest {
     pub page_server: Option<(String, u16)>,
     /// The caller's descriptor to which a zero byte is written when pages can be requested.
     pub status_fd: Option<StatusFd>,
+    pub timings: Timings,
 }
 
 /// A descriptor that the caller has named by its number.
@@ -69,6 +71,8 @@ pub fn checkpoint(
     mut request: CheckpointRequest,
     warn: impl FnMut(&[Warning]),
 ) -> Result<(), Error> {
+    let timings = request.timings.clone();
+    timings.begin("read the record");
     let entry = store.entry(&request.id)?;
     // Keeps other commands from deleting the container meanwhile.
     entry.lock()?;
@@ -95,12 +99,15 @@ pub fn checkpoint(
         rootless::check_binds(&container, process.pid)?;
     }
     let mut options = criu::options(settings, LOG, &record.annotations)?;
+    timings.begin("make the directory of the images");
     make_images(settings)?;
     let directories = Directories::open(settings)?;
     directories.clear([LOG, STATISTICS])?;
     check_parent(&request, &directories)?;
+    timings.begin("ask CRIU for its version");
     criu::check()?;
 
+    timings.begin("look at the container");
     directories.tell(&mut options, is_rootless);
     options
         .bytes(option::ROOT, record.rootfs.as_os_str().as_encoded_bytes())
@@ -123,6 +130,7 @@ pub fn checkpoint(
     }
     let kind = match request.scope {
         CheckpointScope::Memory => {
+            timings.begin("ask CRIU for its features");
             criu::need(Feature::MemTrack)?;
             CriuRequest::PreDump
         }
@@ -134,17 +142,21 @@ pub fn checkpoint(
     };
     let mut status_fd = None;
     if settings.is_on(Switch::LazyPages) {
+        timings.begin("ask CRIU for its features");
         criu::need(Feature::LazyPages)?;
         status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
     }
 
+    timings.begin("start CRIU");
     let mut criu = CriuCommand::new()?.silent();
     if is_rootless {
         rootless::join(&mut criu, &init, process.pid, &settings.images)?;
     }
     let ids = ids_of(process.pid.cast_unsigned()).filter(|_| is_rootless);
     let criu = criu.start()?;
+    timings.begin("CRIU: start");
     let dumped = criu.serve(kind, &protocol::request(kind, Some(&options)), |notification| {
+        timings.begin(next_phase(&notification.script));
         if notification.script == "status-ready"
             && let Some(fd) = status_fd.take()
         {
@@ -156,15 +168,32 @@ pub fn checkpoint(
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
     let log = Log { directories: &directories, directory, name: LOG, shares_pids: record.shares_pids };
     dumped.map_err(|error| failure::explain(error, &log))?;
+    timings.end();
     if let Some(ids) = ids {
         rootless::translate(&directories.images, &ids)?;
     }
     if kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning) {
         return Ok(());
     }
+    timings.begin("wait for the end of the container");
     process::wait(&init)?;
+    timings.begin("delete the container");
     cgroups::kill_rest(&record)?;
-    forget(&entry, &record, warn)
+    let forgotten = forget(&entry, &record, warn);
+    timings.end();
+    forgotten
+}
+
+/// Returns what CRIU does after it has sent a notification.
+fn next_phase(script: &str) -> &'static str {
+    match script {
+        "pre-dump" => "CRIU: stop the processes",
+        "network-lock" => "CRIU: look at the processes",
+        "query-ext-files" => "CRIU: save files and memory",
+        "status-ready" => "CRIU: serve pages",
+        "post-dump" => "CRIU: end the processes, or let them go on",
+        _ => "CRIU: go on",
+    }
 }
 
 /// Makes the directory of the images and its parents, unless they exist. Only the owner may read it, because images

@@ -74,6 +74,8 @@ pub fn restore(
     how: RunMode,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Executed, Error> {
+    let timings = &request.creation.timings;
+    timings.begin("load config.json");
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
@@ -88,11 +90,15 @@ pub fn restore(
     if rootless::is_unprivileged() {
         rootless::check(&container, &request.settings)?;
     }
+    timings.begin("check the images");
     // Checks the images before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
+    timings.begin("ask CRIU for its version");
     criu::check()?;
+    timings.begin("reserve the name");
     let creation = Creation::begin(store, &request.creation.id)?;
     let mut record = create::record(&request.creation, &container);
+    timings.begin("make the cgroup");
     let home = notify::offer(&creation.entry, &mut container, &mut warn)
         .and_then(|()| create::make_home(&container, &request.creation, &creation, &mut record, &mut warn));
     let home = home.map_err(|error| creation.entry.explain(error))?;
@@ -138,6 +144,8 @@ struct Restoring<'c, 'r> {
 impl Restoring<'_, '_> {
     fn bring_back(&mut self, console: &mut Console) -> Result<Adopted, Error> {
         let settings = &self.request.settings;
+        let timings = &self.request.creation.timings;
+        timings.begin("look at the machine");
         let mut options = criu::options(settings, LOG, &self.record.annotations)?;
         let mut host = probe(self.container);
         // CRIU's standard streams replace the container's pipes.
@@ -145,6 +153,7 @@ impl Restoring<'_, '_> {
         if let Some(home) = &self.home {
             show_own(&mut host, home);
         }
+        timings.begin("make the mount points");
         self.make_places(&host)?;
         let root = self.creation.entry.make_root()?;
         options.flag(option::EVASIVE_DEVICES, true).flag(option::RST_SIBLING, true);
@@ -156,6 +165,7 @@ impl Restoring<'_, '_> {
             options.bytes(option::LSM_MOUNT_CONTEXT, context);
         }
         mount_names(self.container, &host.cgroup, &mut options)?;
+        timings.begin("start CRIU");
         let start = CriuCommand::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
         let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
         let is_rootless = rootless::is_unprivileged();
@@ -180,15 +190,22 @@ impl Restoring<'_, '_> {
         }
         self.settle(&criu, &mut options)?;
 
+        timings.begin("write it down");
         // If this process is killed, a deleter finds CRIU by this record.
         self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
         self.creation.entry.write(self.record)?;
         let mut restored = None;
         let request = protocol::request(CriuRequest::Restore, Some(&options));
         let interrupt = self.interrupt;
+        timings.begin("CRIU: start");
         let served = criu.serve_unless(interrupt, CriuRequest::Restore, &request, |notification| {
-            self.hear(notification, console, &mut restored)
+            let next = next_phase(&notification.script);
+            timings.begin("answer CRIU");
+            let heard = self.hear(notification, console, &mut restored);
+            timings.begin(next);
+            heard
         });
+        timings.end();
         tolerate(fs::remove_dir(&root), "it is removed with the container");
         match (served, restored) {
             (Ok(_), Some(process)) => {
@@ -287,6 +304,19 @@ impl Restoring<'_, '_> {
             },
             _ => Ok(()),
         }
+    }
+}
+
+/// Returns what CRIU does after it has sent a notification.
+fn next_phase(script: &str) -> &'static str {
+    match script {
+        "pre-restore" => "CRIU: make the first process",
+        "setup-namespaces" => "CRIU: mount, and make namespaces",
+        "post-setup-namespaces" => "CRIU: restore the other processes, files and memory",
+        "post-restore" => "CRIU: unlock the network",
+        "network-unlock" => "CRIU: take hold of the processes, restore their credentials",
+        "pre-resume" => "CRIU: let the processes go on",
+        _ => "CRIU: go on",
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Checkpoint;
 use crate::failure::{Code, Failure};
 use husk_runtime::checkpoint::{CheckpointRequest, CheckpointScope};
-use husk_runtime::{CgroupMode, Settings, Switch, tolerate};
+use husk_runtime::{CgroupMode, Settings, Switch, Timings, tolerate};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +70,7 @@ pub(super) fn checkpoint_request(
         parent: checkpoint.parent,
         page_server: None,
         status_fd: None,
+        timings: Timings::default(),
         id: checkpoint.id,
     };
     Ok((directory, request))

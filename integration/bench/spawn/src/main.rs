@@ -6,6 +6,7 @@
 //!                          [--fact NAME=VALUE]... [--smoke]
 //! husk-bench-spawn report FILE.csv       writes the table and the plots of a result anew
 //! husk-bench-spawn contend ...           is one contender (src/contend/mod.rs)
+//! husk-bench-spawn pids ...              compares ways to choose pids (src/pids/mod.rs)
 //! ```
 //!
 //! The driver starts every contender as its own process, which touches some memory, measures itself and prints numbers.
@@ -18,6 +19,7 @@ mod contend;
 mod contenders;
 mod machine;
 mod measure;
+mod pids;
 mod plot;
 mod record;
 mod report;
@@ -38,7 +40,8 @@ fn main() -> ExitCode {
         "measure" => measure(rest),
         "report" => report(rest),
         "contend" => contend::contend(rest),
-        _ => Err("the command is measure, report or contend".into()),
+        "pids" => pids::pids(rest),
+        _ => Err("the command is measure, report, contend or pids".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

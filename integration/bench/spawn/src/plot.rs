@@ -1,4 +1,4 @@
-//! Draws plots as self-contained SVG: lines that grow with memory, and bars.
+//! Draws plots as self-contained SVG: lines that grow with a quantity, and bars.
 
 use crate::contenders::Style;
 use std::fmt::Write as _;
@@ -38,9 +38,15 @@ const HEAD: f64 = 84.0;
 const GREY: &str = "#666666";
 const PALE: &str = "#dddddd";
 
-/// Draws lines over the parent's memory, with both axes logarithmic. Such an axis has no zero, so that size stands
+/// Draws lines over memory or another quantity, with both axes logarithmic. Such an axis has no zero, so that size stands
 /// apart, left of a gap.
-pub(crate) fn growth(title: &str, subtitle: &str, sizes: &[(u64, String)], panels: &[Panel]) -> String {
+pub(crate) fn growth(
+    title: &str,
+    subtitle: &str,
+    axis: &str,
+    sizes: &[(u64, String)],
+    panels: &[Panel],
+) -> String {
     const AREA: f64 = 300.0;
     const PANEL: f64 = AREA + 90.0;
     let left = MARGIN + 70.0;
@@ -72,14 +78,7 @@ pub(crate) fn growth(title: &str, subtitle: &str, sizes: &[(u64, String)], panel
             svg.line((gap + 1.0, bottom + 6.0), (gap + 7.0, bottom - 6.0), GREY, 1.0, "none");
         }
         let middle = f64::midpoint(left, right);
-        svg.text(
-            middle,
-            bottom + 40.0,
-            Anchor::Middle,
-            "memory touched by the parent (log scale)",
-            "12px",
-            GREY,
-        );
+        svg.text(middle, bottom + 40.0, Anchor::Middle, axis, "12px", GREY);
 
         let mut labels = Vec::new();
         for series in &panel.series {

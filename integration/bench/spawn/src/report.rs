@@ -18,6 +18,9 @@ const RESPONSIVE: [&str; 7] =
 /// husk's contenders that are compared with the floor.
 const PROMISED: [&str; 3] = ["husk-status", "husk-spawn-and-exec", "husk-spawn"];
 
+/// The horizontal axis of the plots.
+const MEMORY: &str = "memory touched by the parent (log scale)";
+
 /// Returns every file of a report: the suffix of its name, and its text.
 pub(crate) fn report(stem: &str, results: &Results) -> Vec<(&'static str, String)> {
     let note = fact(results, "note").map_or_else(String::new, |note| format!("\n{note}"));
@@ -249,6 +252,7 @@ fn growth(results: &Results, subtitle: &str) -> String {
     plot::growth(
         "Time until a started process is reaped",
         subtitle,
+        MEMORY,
         &sizes(results, Experiment::Start),
         &panels,
     )
@@ -263,6 +267,7 @@ fn isolation_plot(results: &Results, subtitle: &str) -> String {
     plot::growth(
         "Time until an isolated process is reaped",
         subtitle,
+        MEMORY,
         &sizes(results, Experiment::Isolation),
         &[panel],
     )
