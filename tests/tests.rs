@@ -32,6 +32,8 @@ mod features;
 mod hermetic;
 /// Tests with declared inputs, whose results are remembered.
 mod hermetic_cache;
+/// Remembered results of tests that other tools list.
+mod hermetic_cache_suites;
 /// Tests that cargo and nextest run, each in its own sandbox.
 mod hermetic_cargo;
 /// System calls by which a sandboxed program could harm its machine or other programs.
@@ -80,6 +82,8 @@ mod hostile;
 mod house;
 /// Bundles of container images.
 mod image;
+/// Remembered results of tests in images.
+mod image_cache;
 /// Sandboxes whose files come from a container image.
 mod image_sandbox;
 /// The surroundings of a program in its container.

@@ -73,6 +73,8 @@ With --inputs, the program sees only the files that the globs match, its own fil
 files; nothing else of the host exists for it. With --cache too, husk remembers that it passed. husk does not run it
 again until one of these files, the environment, the options, husk or the kernel changes, and never remembers failures
 and flaky tests. --cache-verify runs all tests, and fails those that passed before with the same inputs and now fail.
+With --image, --cache needs no inputs: the image's files and settings are what the program sees. With --each and --tap,
+husk remembers each file, test or program that ran alone in its sandbox, except the tests of 'go test'.
 A user who can write to the directory of --cache can make tests appear to have passed.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
@@ -255,8 +257,8 @@ pub(crate) struct Tests {
     /// Run a failed test again up to this often; if it passes, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
     pub(super) retries: usize,
-    /// Remember here which tests passed with which --inputs, and do not run them again
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle", "image"])]
+    /// Remember which tests passed, and run them again only if what they see changes
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle"])]
     pub(super) cache: Option<PathBuf>,
     /// Run tests even if --cache has their results, and compare
     #[arg(long)]
@@ -336,8 +338,8 @@ impl Test {
                 shown.into_iter().partition(|show| show.path == Path::new("/"));
             image.access = roots.last().map_or(image.access, |show| show.access);
             shown = others;
-        } else {
-            // The program is made visible.
+        } else if self.inputs.is_empty() {
+            // The program is made visible. Among inputs it is anyway.
             let program = self.program.first().map(PathBuf::from);
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
             shown.extend(program.map(|path| Show { path, access: PathAccess::Read }));

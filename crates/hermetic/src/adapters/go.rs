@@ -232,6 +232,10 @@ impl Go {
 }
 
 impl Adapter for Go {
+    fn format(&self) -> &'static str {
+        "go"
+    }
+
     fn begin(&self) -> Vec<Unit> {
         let ours = ["-count=1".to_owned(), format!("-exec=sh {OWN}/go-test")].map(OsString::from);
         let (before, after) = self.args.split_at(2.min(self.args.len()));

@@ -29,6 +29,14 @@ pub(crate) const OWN: &str = "/run/husk";
 
 /// Lists tests and reads their results.
 pub(crate) trait Adapter {
+    /// Returns the name of the format that it reads.
+    fn format(&self) -> &'static str;
+
+    /// Returns a random text in the variables of its units, by which it recognizes their messages.
+    fn token(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the first units to run.
     fn begin(&self) -> Vec<Unit>;
 
@@ -109,6 +117,17 @@ pub(crate) struct Reading {
     pub(crate) found: Vec<Unit>,
     /// The number of tests that it should have run, and did not begin.
     pub(crate) not_run: usize,
+}
+
+impl Reading {
+    /// Returns whether a unit ended in this way only because its tests passed.
+    pub(crate) fn is_clear_pass(&self, role: Role, ended: &Ended) -> bool {
+        let is_failed = self.parts.iter().any(|part| part.is_failed(ended));
+        let is_skipped = |part: &Part| matches!(part.outcome, Outcome::Skipped(_));
+        // Nothing speaks for a unit whose tests were all skipped.
+        let has_result = role == Role::List || !self.parts.iter().all(is_skipped);
+        ended.status.success() && !is_failed && has_result && self.not_run == 0
+    }
 }
 
 /// The result of one test of a unit.

@@ -163,6 +163,14 @@ impl Pytest {
 }
 
 impl Adapter for Pytest {
+    fn format(&self) -> &'static str {
+        "pytest"
+    }
+
+    fn token(&self) -> Option<&str> {
+        Some(&self.token)
+    }
+
     fn begin(&self) -> Vec<Unit> {
         let name = self.args.first().map(|program| Path::new(program).file_name().unwrap_or_default());
         let name = printable(&name.unwrap_or_default().to_string_lossy());

@@ -28,6 +28,10 @@ pub(crate) struct Tap {
 const MOST_DESCRIPTION: usize = 200;
 
 impl Adapter for Tap {
+    fn format(&self) -> &'static str {
+        "tap"
+    }
+
     fn begin(&self) -> Vec<Unit> {
         let unit = |args: &Vec<OsString>| {
             let name = args.first().map(name).unwrap_or_default();

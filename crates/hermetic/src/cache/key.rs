@@ -2,18 +2,20 @@
 
 use super::digest::{Digest, Fields};
 use super::index::{Identity, Index};
+use super::layers::Layers;
 use super::system::digest_entries;
 use super::view::View;
 use crate::host::Host;
 use crate::outputs::VARIABLES;
-use crate::plan::environment;
-use crate::profile::{Net, PathAccess, Profile};
+use crate::plan::{environment, image};
+use crate::profile::{Image, Net, PathAccess, Profile, Root};
 use rustix::fs::stat;
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::thread;
 
 /// Limits that the program inherits unless the profile sets them.
@@ -47,13 +49,23 @@ const STATUS: [&str; 8] = [
     "Mems_allowed:",
 ];
 
+/// The files that a program sees.
+pub(super) enum Seen {
+    /// Those of a view, and the digest of the system's.
+    Inputs(Arc<View>, Digest),
+    Image(Layers),
+}
+
 /// Returns why the result of a profile's program cannot be remembered.
 pub(super) fn unsuited(profile: &Profile, host: &Host) -> Option<String> {
-    if profile.image.is_some() {
-        return Some("the program runs in an image".to_owned());
-    }
-    if profile.inputs.is_empty() {
-        return Some("no inputs are declared (--inputs)".to_owned());
+    match &profile.image {
+        Some(image) => {
+            if let Some(reason) = unsuited_image(image) {
+                return Some(reason.to_owned());
+            }
+        }
+        None if profile.inputs.is_empty() => return Some("no inputs are declared (--inputs)".to_owned()),
+        None => {}
     }
     let reasons = [
         (profile.net == Net::Host, "--net host shows the machine's network"),
@@ -72,6 +84,8 @@ pub(super) fn unsuited(profile: &Profile, host: &Host) -> Option<String> {
     profile.shown.iter().find_map(|show| {
         let what = match show.access {
             PathAccess::Write => "is writable",
+            // A path of the image, which has only layers.
+            _ if profile.image.is_some() => return None,
             PathAccess::Overlay => "is shown with everything in it",
             PathAccess::Read if !is_ordinary(show) => "is not a file or directory",
             PathAccess::Read | PathAccess::Hide => return None,
@@ -80,16 +94,26 @@ pub(super) fn unsuited(profile: &Profile, host: &Host) -> Option<String> {
     })
 }
 
+/// Returns why the files of an image are not all that its program sees.
+fn unsuited_image(image: &Image) -> Option<&'static str> {
+    if !image.has_layers() {
+        return Some("the root directory is not an image of layers");
+    }
+    if !image.shown.is_empty() {
+        return Some("the image also shows the repository and the test binary");
+    }
+    image::mounts(image).next().map(|_| "the image's bundle has mounts")
+}
+
 fn is_ordinary(show: &crate::Show) -> bool {
     fs::metadata(&show.path).is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
-/// Returns the digest of a profile on a host, with the files of its view and those of the system.
+/// Returns the digest of a profile on a host, with the files that its program sees.
 pub(super) fn digest(
     profile: &Profile,
     host: &Host,
-    view: &View,
-    system: Digest,
+    seen: &Seen,
     index: &mut Index,
 ) -> Result<Digest, String> {
     let mut digest = Fields::default();
@@ -100,9 +124,15 @@ pub(super) fn digest(
     }
     // The digest of husk's own file is part of the key, so the format of these may change.
     digest.add(format!("{:?} {:?}", of_profile(profile), of_host(host)));
-    digest.add(format!("{:?} {:?} {:?}", view.trees, view.links, view.empty));
-    digest_entries(&view.entries, index, (host.uid, host.gid), &mut digest)?;
-    digest.add(system.0);
+    let owner = (host.uid, host.gid);
+    match seen {
+        Seen::Inputs(view, system) => {
+            digest.add(format!("{:?} {:?} {:?}", view.trees, view.links, view.empty));
+            digest_entries(&view.entries, index, owner, &mut digest)?;
+            digest.add(system.0);
+        }
+        Seen::Image(layers) => layers.add_to(&mut digest, index, owner)?,
+    }
     let kernel = uname();
     for field in [kernel.sysname(), kernel.release(), kernel.version(), kernel.machine()] {
         digest.add(field.to_bytes());
@@ -120,10 +150,13 @@ pub(super) fn digest(
 
 /// Returns the part of a profile that nothing else in the key contains.
 fn of_profile(profile: &Profile) -> Profile {
+    let shown = if profile.image.is_some() { profile.shown.clone() } else { Vec::new() };
+    let of_image = |image: &Image| Image { root: Root::Layers(Vec::new()), ..image.clone() };
     Profile {
         args: Vec::new(),
         env: Vec::new(),
-        shown: Vec::new(),
+        shown,
+        image: profile.image.as_ref().map(of_image),
         tools: Vec::new(),
         links: Vec::new(),
         inputs: Vec::new(),
@@ -132,12 +165,14 @@ fn of_profile(profile: &Profile) -> Profile {
     }
 }
 
-/// Returns the facts about the host that reach a program with a view and captured output.
+/// Returns the facts about the host that reach a program with captured output.
 fn of_host(host: &Host) -> Host {
+    // In an image, these are the paths of its own files.
+    let found = if host.view.is_some() { Vec::new() } else { host.found.clone() };
     Host {
         project: host.cwd.clone(),
         environment: Vec::new(),
-        found: Vec::new(),
+        found,
         clocks: Default::default(),
         cgroup: false,
         written: [false; 3],

@@ -1,21 +1,22 @@
 //! Remembers tests that passed, so that they are not run again while nothing that they can see has changed.
 //!
 //! ```text
-//!  Profile ----> View       what the program sees of the host          view.rs, walk.rs
-//!     |           |
+//!  Profile ----> Seen       what the program sees of the host          view.rs, walk.rs
+//!     |           |         or of an image                             layers.rs
 //!     '--> key <--'         digest of everything that it sees          key.rs, system.rs, index.rs
 //!           |
 //!         Store             a file for each key whose test passed      store.rs, entry.rs
 //! ```
 //!
-//! Only tests with declared inputs are remembered, because only they see nothing else of the host. The files are
-//! compared again after the run: a result is not remembered if a file has changed meanwhile.
+//! Only tests with declared inputs and tests in images are remembered, because only they see nothing else of the host. The
+//! files are compared again after the run: a result is not remembered if a file has changed meanwhile.
 //! docs/decisions/053-remembered-results.md lists what is not part of a key.
 
 mod digest;
 mod entry;
 mod index;
 mod key;
+mod layers;
 mod program;
 mod store;
 mod system;
@@ -24,13 +25,14 @@ mod walk;
 
 use crate::error::{Error, MissingIsolation};
 use crate::host::Host;
-use crate::profile::Profile;
+use crate::profile::{OwnFile, Profile, Root, Variable};
 use digest::{Digest, Fields};
 pub(crate) use entry::Remembered;
 use index::Index;
+use key::Seen;
+use layers::Layers;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use store::Store;
 use system::{Closeness, System};
 use view::View;
@@ -59,8 +61,38 @@ pub struct Cache {
 /// The digest of everything except the program's arguments, and the files that it was made of.
 struct Base {
     digest: Digest,
-    view: Arc<View>,
+    seen: Seen,
     directory: PathBuf,
+}
+
+/// The part of a run that says what its output means.
+#[derive(Debug, Default)]
+pub(crate) struct Reader<'r> {
+    /// The format of the output.
+    pub(crate) name: &'static str,
+    pub(crate) env: &'r [Variable],
+    pub(crate) files: &'r [OwnFile],
+    /// A random text in the variables, which is another one in each run.
+    pub(crate) token: Option<&'r str>,
+}
+
+impl Reader<'_> {
+    /// Returns the reader of a program whose exit status is the result.
+    pub(crate) fn of_program() -> Self {
+        Self { name: "program", ..Self::default() }
+    }
+
+    fn add_to(&self, digest: &mut Fields) {
+        digest.add(self.name).add(self.env.len().to_le_bytes());
+        for variable in self.env {
+            let text = format!("{variable:?}");
+            digest.add(self.token.map_or_else(|| text.clone(), |token| text.replace(token, "")));
+        }
+        digest.add(self.files.len().to_le_bytes());
+        for file in self.files {
+            digest.add(&file.name).add(&file.text);
+        }
+    }
 }
 
 /// The key of a run.
@@ -91,8 +123,9 @@ impl Cache {
         })
     }
 
-    /// Returns the key of a run, or `None` and notes the reason if its result cannot be remembered.
-    pub(crate) fn key(&mut self, profile: &Profile, host: &Host) -> Option<Key> {
+    /// Returns the key of a run, or `None` and notes the reason if its result cannot be remembered. The reader's variables
+    /// and files are added to those of the profile.
+    pub(crate) fn key(&mut self, profile: &Profile, host: &Host, reader: &Reader<'_>) -> Option<Key> {
         let program = profile.args.first().cloned();
         let common = Profile { args: program.into_iter().collect(), ..profile.clone() };
         let known = self.bases.iter().position(|(known, _)| *known == common);
@@ -105,6 +138,7 @@ impl Cache {
             Ok(found) => {
                 let mut digest = Fields::default();
                 digest.add(found.digest.0);
+                reader.add_to(&mut digest);
                 digest.add_all(profile.args.iter().map(|argument| argument.as_bytes()));
                 Some(Key { digest: digest.finish(), base })
             }
@@ -120,6 +154,17 @@ impl Cache {
         if let Some(reason) = key::unsuited(profile, host) {
             return Err(reason);
         }
+        let seen = self.seen(profile, host)?;
+        let digest = key::digest(profile, host, &seen, &mut self.index)?;
+        Ok(Base { digest, seen, directory: host.cwd.clone() })
+    }
+
+    /// Looks at the files that a program sees.
+    fn seen(&mut self, profile: &Profile, host: &Host) -> Result<Seen, String> {
+        if let Some(layers) = layers_of(profile) {
+            let layers = Layers::of(layers).map_err(|error| format!("the image: {error}"))?;
+            return Ok(Seen::Image(layers));
+        }
         let view = host.view.clone().ok_or("no inputs are declared (--inputs)")?;
         let (closeness, index, owner) = (self.closeness, &mut self.index, (host.uid, host.gid));
         // The directories of the system are the same for all profiles.
@@ -130,8 +175,7 @@ impl Cache {
             Ok((system, digest))
         });
         let system = system.as_ref().map_err(Clone::clone)?.1;
-        let digest = key::digest(profile, host, &view, system, index)?;
-        Ok(Base { digest, view, directory: host.cwd.clone() })
+        Ok(Seen::Inputs(view, system))
     }
 
     /// Returns what is remembered of a run.
@@ -191,13 +235,20 @@ impl Cache {
     fn changed(&self, base: usize) -> Option<PathBuf> {
         let (profile, Ok(base)) = self.bases.get(base)? else { return None };
         let unknown = || Some(PathBuf::from("a file"));
+        let view = match &base.seen {
+            Seen::Inputs(view, _) => view,
+            Seen::Image(before) => {
+                let Ok(now) = Layers::of(layers_of(profile).unwrap_or_default()) else { return unknown() };
+                return now.differing(before).or_else(|| self.index.changed().map(Path::to_owned));
+            }
+        };
         let Ok(now) = View::of(profile, &base.directory) else { return unknown() };
-        if now != *base.view {
-            let (now, before) = (&now.entries, &base.view.entries);
+        if now != **view {
+            let (now, before) = (&now.entries, &view.entries);
             let paths = now.keys().chain(before.keys());
             return paths.clone().find(|path| now.get(*path) != before.get(*path)).cloned().or_else(unknown);
         }
-        let system = System::look(self.closeness, &base.view.system);
+        let system = System::look(self.closeness, &view.system);
         let is_same = match (&self.system, system) {
             (Some(Ok((before, _))), Ok(Ok(now))) => *before == now,
             _ => false,
@@ -206,6 +257,14 @@ impl Cache {
             return Some("/usr".into());
         }
         self.index.changed().map(Path::to_owned)
+    }
+}
+
+/// Returns the layers of a profile's image.
+fn layers_of(profile: &Profile) -> Option<&[PathBuf]> {
+    match &profile.image.as_ref()?.root {
+        Root::Layers(layers) => Some(layers),
+        Root::Directory(_) => None,
     }
 }
 

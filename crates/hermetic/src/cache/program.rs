@@ -1,6 +1,6 @@
 //! Runs a program that is one test, unless it has passed before.
 
-use super::{Cache, Mode, Remembered, shows_more};
+use super::{Cache, Mode, Reader, Remembered, shows_more};
 use crate::error::Error;
 use crate::profile::Profile;
 use crate::runner::output::CapturedOutput;
@@ -17,7 +17,9 @@ impl Cache {
     /// Like [`run`](crate::run).
     pub fn run(&mut self, profile: &Profile, how: Isolation) -> Result<Ended, Error> {
         let mut machine = Machine::of(profile, how)?;
-        let Some(key) = self.key(profile, &machine.host) else { return run(profile, how) };
+        let Some(key) = self.key(profile, &machine.host, &Reader::of_program()) else {
+            return run(profile, how);
+        };
         let known = self.find(key);
         if self.mode == Mode::Use
             && let Some(known) = known
@@ -28,7 +30,7 @@ impl Cache {
         let output = CapturedOutput::split()?;
         let ended = machine.run(profile, output.streams())?;
         let output = output.finish()?;
-        let entry = Remembered { wall: ended.wall, mode: None, out: output.out, errors: output.errors };
+        let entry = Remembered::new(ended.wall, &output.out, output.errors, None);
         tell(&entry);
         let mut ended = Ended { losses: machine.losses, ..ended };
         let has_passed = ended.status.success();
@@ -47,6 +49,6 @@ impl Cache {
 fn tell(entry: &Remembered) {
     let why = "the program would not notice either";
     let mut out = stdout().lock();
-    husk_script::sys::tolerate(out.write_all(&entry.out).and_then(|()| out.flush()), why);
+    husk_script::sys::tolerate(out.write_all(&entry.out(None)).and_then(|()| out.flush()), why);
     husk_script::sys::tolerate(stderr().write_all(&entry.errors), why);
 }

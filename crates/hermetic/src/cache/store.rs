@@ -161,7 +161,8 @@ mod tests {
     fn damaged_and_foreign_entries_are_absent() {
         let directory = TempDir::new().unwrap();
         let store = Store::open(directory.path()).unwrap();
-        let (key, entry) = (Digest::of(b"a"), Remembered { out: b"out".to_vec(), ..Remembered::default() });
+        let (key, entry) =
+            (Digest::of(b"a"), Remembered { out: vec![b"out".to_vec()], ..Remembered::default() });
         assert_eq!(store.find(key), None);
         store.write(key, &entry).unwrap();
         assert_eq!(store.find(key), Some(entry.clone()));
@@ -248,7 +249,7 @@ mod tests {
     fn concurrent_writers_leave_one_whole_entry() {
         let directory = TempDir::new().unwrap();
         let key = Digest::of(b"a");
-        let entry = |letter| Remembered { out: vec![letter; 100_000], ..Remembered::default() };
+        let entry = |letter| Remembered { out: vec![vec![letter; 100_000]], ..Remembered::default() };
         thread::scope(|scope| {
             for letter in b'a'..b'e' {
                 let directory = &directory;

@@ -11,6 +11,10 @@ use arguments::TestArguments;
 
 /// A test binary: each unit is one test, whose exit status is the result.
 impl Adapter for TestArguments {
+    fn format(&self) -> &'static str {
+        "libtest"
+    }
+
     fn begin(&self) -> Vec<Unit> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
 //! Lists a binary's tests by running the binary itself.
 
 use super::output::CapturedOutput;
-use crate::cache::{Cache, Mode, Remembered, shows_more};
+use crate::cache::{Cache, Mode, Reader, Remembered, shows_more};
 use crate::error::Error;
 use crate::libtest::arguments::TestArguments;
 use crate::profile::Profile;
@@ -20,10 +20,12 @@ fn ask(
 ) -> Result<Option<String>, Error> {
     // Only the tests need the services.
     let profile = Profile { services: Vec::new(), ..with_arguments(profile, arguments) };
-    let key = cache.as_deref_mut().and_then(|cache| cache.key(&profile, &machine.host));
+    let key = cache
+        .as_deref_mut()
+        .and_then(|cache| cache.key(&profile, &machine.host, &Reader { name: "list", ..Reader::default() }));
     let known = cache.as_ref().zip(key).filter(|(cache, _)| cache.mode == Mode::Use);
     if let Some(known) = known.and_then(|(cache, key)| cache.find(key)) {
-        return Ok(Some(String::from_utf8_lossy(&known.out).into_owned()));
+        return Ok(Some(String::from_utf8_lossy(&known.out(None)).into_owned()));
     }
     let output = CapturedOutput::captured()?;
     let ended = machine.run(&profile, output.streams())?;
@@ -32,8 +34,7 @@ fn ask(
         && ended.status.success()
         && !shows_more(&machine.losses)
     {
-        let (wall, out) = (ended.wall, text.clone().into_bytes());
-        cache.remember(key, Remembered { wall, out, ..Remembered::default() });
+        cache.remember(key, Remembered::new(ended.wall, text.as_bytes(), Vec::new(), None));
     }
     Ok(ended.status.success().then_some(text))
 }

@@ -24,7 +24,7 @@ use crate::services::served::{Served, watch_served};
 use again::Explaining;
 use output::CapturedOutput;
 pub use plans::{TestPlan, test_plans};
-use recall::Keyed;
+use recall::{Keyed, Prepared, results};
 pub use shards::{Division, Durations, Listed, digest};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -42,7 +42,7 @@ pub struct Choice<'a> {
     pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// The terminal, if results are written to one.
     pub screen: Option<Screen>,
-    /// The results that are remembered. Only those of a test binary are.
+    /// The results that are remembered.
     pub cache: Option<&'a mut Cache>,
     /// Receives the list of the tests, and then the result of each.
     pub record: &'a mut dyn FnMut(Event<'_>),
@@ -164,7 +164,7 @@ pub fn run_suite(
         not_run: 0,
         setting: choice.setting,
         profile: None,
-        cache: None,
+        cache: choice.cache.take(),
         machines: Vec::new(),
         first: Machine::of(profile, how)?,
         notes: Vec::new(),
@@ -277,7 +277,7 @@ struct Runner<'a> {
     profile: Option<Profile>,
     cache: Option<&'a mut Cache>,
     /// One machine for each setting, as the probed facts depend on the profile.
-    machines: Vec<(Rc<Setting>, Machine)>,
+    machines: Vec<Prepared>,
     first: Machine,
     /// The services that ended before their tests did.
     notes: Vec<String>,
@@ -315,12 +315,16 @@ impl Runner<'_> {
                 true => self.give_up_explaining()?,
                 false => self.turn(&held)?,
             }
+            // A list that is remembered completes at once, as do its tests.
+            if let Some(listed) = self.listed.take() {
+                record(Event::Listed(&listed));
+            }
             self.over.drain(..).for_each(|tested| record(Event::Tested(&tested)));
             if is_done {
                 break;
             }
         }
-        let losses = self.machines.into_iter().map(|(_, machine)| machine).chain([self.first]);
+        let losses = self.machines.into_iter().map(|prepared| prepared.machine).chain([self.first]);
         let losses = losses.flat_map(|machine| machine.losses).fold(Vec::new(), |mut all, loss| {
             if !all.contains(&loss) {
                 all.push(loss);
@@ -384,15 +388,13 @@ impl Runner<'_> {
             profile.services.clear();
         }
         let is_usual = profile.directory.is_none() && test.unit.shown.is_empty();
-        let place = if is_usual { Some(self.machine(&setting)?) } else { None };
-        if let Some(place) = place
-            && self.recall(&mut test, &profile, place)?
-        {
-            return Ok(());
-        }
+        let place = if is_usual { Some(self.machine(&setting, &profile.args)?) } else { None };
+        let services = profile.services.clone();
+        let common = Profile { services, ..setting.profile.clone() };
+        let Some(test) = self.recall(test, &common, place)? else { return Ok(()) };
         let output = self.output(&test.unit)?;
         let (sandbox, output) = if let Some(place) = place {
-            let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
+            let Some(Prepared { machine, .. }) = self.machines.get_mut(place) else { return Ok(()) };
             spawn(&profile, machine, output)
         } else {
             // Facts that were probed for other paths do not hold for these.
@@ -461,33 +463,34 @@ impl Runner<'_> {
         }
         self.add_services(&mut reading.parts, &ended);
         let start = since.saturating_duration_since(self.began);
+        let is_clear_pass = test.runs.is_empty() && reading.is_clear_pass(test.unit.role, &ended);
         let run = Run { start, ended, parts: reading.parts };
         let is_failed = run.is_failed();
         test.runs.push(run);
         if test.unit.role == Role::List {
-            self.lists += reading.found.iter().filter(|unit| unit.role == Role::List).count();
-            self.lists -= 1;
-            let (lists, tests): (Vec<_>, _) =
-                reading.found.into_iter().partition(|unit| unit.role == Role::List);
-            self.waiting.extend(lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }));
-            self.found.extend(tests);
-            self.release()?;
+            self.list_is_complete(reading.found)?;
         } else if is_failed && test.runs.len() <= setting.retries && !is_over {
             self.waiting.push_front(test);
             return Ok(());
         }
         self.not_run += reading.not_run;
         let Waiting { unit, runs, keyed, .. } = test;
-        let (mut tested, whole) = unit::results(&runs);
-        for one in tested.iter_mut().filter(|one| one.name != unit.name) {
-            one.unit = Some(unit.name.clone());
-        }
-        self.compare(keyed, &runs, &mut tested);
+        let (mut tested, whole) = results(&unit, &runs);
         let Some(ended) = runs.into_iter().next_back().map(|run| run.ended) else { return Ok(()) };
+        self.compare(keyed, (&ended, &output), is_clear_pass, tested.get_mut(whole));
         self.results.count(unit.count(), tested.len() + reading.not_run);
         let said = output.text();
         let explaining = Explaining { tested, whole, ended, said, is_failed, is_begun, trial: None };
         self.end(unit, explaining, &setting, is_over)
+    }
+
+    /// Takes the units that a list has found.
+    fn list_is_complete(&mut self, found: Vec<Unit>) -> Result<(), Error> {
+        let (lists, tests): (Vec<_>, Vec<_>) = found.into_iter().partition(|unit| unit.role == Role::List);
+        self.lists = (self.lists + lists.len()).saturating_sub(1);
+        self.waiting.extend(lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }));
+        self.found.extend(tests);
+        self.release()
     }
 
     /// Adds what the services wrote to the output of failed tests, and remembers the services that have ended.
@@ -514,8 +517,8 @@ impl Runner<'_> {
         if !self.first.does_without(&fault, &plan)? {
             return Err(explain(fault, &plan, &plan.profile, &plan.host));
         }
-        for (_, machine) in self.machines.drain(..) {
-            self.first.remember(&machine.losses);
+        for prepared in self.machines.drain(..) {
+            self.first.remember(&prepared.machine.losses);
         }
         self.waiting.push_front(test);
         Ok(())

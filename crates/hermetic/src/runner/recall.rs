@@ -1,13 +1,15 @@
 //! Uses results that are remembered instead of running tests, and remembers those of tests that pass.
 
-use super::unit::Run;
+use super::unit::{self, Run};
 use super::{Runner, Setting, Waiting, written};
-use crate::adapters::Unit;
-use crate::cache::{Key, Mode, Remembered, shows_more};
+use crate::adapters::{Output, Role, Unit};
+use crate::cache::{Key, Mode, Reader, Remembered, shows_more};
 use crate::error::Error;
 use crate::profile::Profile;
-use crate::report::tested::{Attempt, Tested, Verdict};
+use crate::report::tested::Tested;
+use crate::sandbox::Machine;
 use crate::sandbox::ended::{Ended, Recalled};
+use std::ffi::OsString;
 use std::rc::Rc;
 
 /// The key of a test, and whether its run is compared with a remembered one.
@@ -17,76 +19,123 @@ pub(super) struct Keyed {
     is_known: bool,
 }
 
+/// The machine for the tests with a setting.
+pub(super) struct Prepared {
+    setting: Rc<Setting>,
+    /// The program, if its file is among those that a view shows.
+    program: Option<OsString>,
+    pub(super) machine: Machine,
+}
+
 impl Runner<'_> {
-    /// Returns the index of the machine for a setting.
-    pub(super) fn machine(&mut self, setting: &Rc<Setting>) -> Result<usize, Error> {
-        if let Some(place) = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, setting)) {
+    /// Returns the index of the machine for a program with this setting.
+    pub(super) fn machine(&mut self, setting: &Rc<Setting>, args: &[OsString]) -> Result<usize, Error> {
+        let usual = &setting.profile;
+        let program = args.first().filter(|_| !usual.inputs.is_empty()).cloned();
+        let is_same = |known: &Prepared| Rc::ptr_eq(&known.setting, setting) && known.program == program;
+        if let Some(place) = self.machines.iter().position(is_same) {
             return Ok(place);
         }
-        let machine = match self.profile.as_ref() == Some(&setting.profile) {
+        let is_usual = program.is_none() || program.as_ref() == usual.args.first();
+        let machine = match self.profile.as_ref() == Some(usual) {
             // It has been probed for the list of tests.
-            true => self.first.again(),
-            false => self.first.like(&setting.profile)?,
+            true if is_usual => self.first.again(),
+            _ if is_usual => self.first.like(usual)?,
+            // The view of another program has another file.
+            _ => self.first.like(&of_program(usual, args))?,
         };
-        self.machines.push((setting.clone(), machine));
+        self.machines.push(Prepared { setting: setting.clone(), program, machine });
         Ok(self.machines.len() - 1)
     }
 
-    /// Reports a test that has passed before. Returns whether it has; otherwise it must be run.
+    /// Reports the tests of a unit that has passed before. Returns the unit if it must be run.
     pub(super) fn recall(
         &mut self,
-        test: &mut Waiting,
+        mut test: Waiting,
         profile: &Profile,
-        place: usize,
-    ) -> Result<bool, Error> {
+        place: Option<usize>,
+    ) -> Result<Option<Waiting>, Error> {
         if !test.runs.is_empty() {
-            return Ok(false);
+            return Ok(Some(test));
         }
-        let Some(cache) = self.cache.as_deref_mut() else { return Ok(false) };
+        let Some(cache) = self.cache.as_deref_mut() else { return Ok(Some(test)) };
         if self.is_uncaptured {
             cache.note("not cached: with --nocapture, tests have the caller's standard input".to_owned());
-            return Ok(false);
+            return Ok(Some(test));
         }
-        let Some((_, machine)) = self.machines.get(place) else { return Ok(false) };
-        let Some(key) = cache.key(profile, &machine.host) else { return Ok(false) };
+        let Some(Prepared { machine, .. }) = place.and_then(|place| self.machines.get(place)) else {
+            cache.note("not cached: 'go test' builds its binaries anew in each run".to_owned());
+            return Ok(Some(test));
+        };
+        let (name, token) = (self.adapter.format(), self.adapter.token());
+        let reader = Reader { name, env: &test.unit.env, files: &test.unit.files, token };
+        let Some(key) = cache.key(&of_program(profile, &test.unit.args), &machine.host, &reader) else {
+            return Ok(Some(test));
+        };
         let known = cache.find(key);
         test.keyed = Some(Keyed { key, is_known: known.is_some() });
-        let Some(known) = known.filter(|_| cache.mode == Mode::Use) else { return Ok(false) };
-        let tested = recalled(&test.unit, known, self.began.elapsed());
-        self.results.tell(&tested, false).map_err(written)?;
-        self.over.push(tested);
-        Ok(true)
+        let Some(known) = known.filter(|_| cache.mode == Mode::Use) else { return Ok(Some(test)) };
+        let (ended, output) = (Ended::recalled(known.wall), known.output(token));
+        let reading = self.adapter.read(&test.unit, &ended, &output);
+        if !reading.is_clear_pass(test.unit.role, &ended) {
+            return Ok(Some(test));
+        }
+        let Waiting { unit, mut runs, .. } = test;
+        runs.push(Run { start: self.began.elapsed(), ended, parts: reading.parts });
+        if unit.role == Role::List {
+            self.list_is_complete(reading.found)?;
+        }
+        let (tested, _) = results(&unit, &runs);
+        self.results.count(unit.count(), tested.len());
+        for tested in tested {
+            self.results.tell(&tested, false).map_err(written)?;
+            self.over.push(tested);
+        }
+        Ok(None)
     }
 
-    /// Remembers a test that has passed, and marks one that has failed although it is remembered.
-    pub(super) fn compare(&mut self, keyed: Option<Keyed>, runs: &[Run], tested: &mut [Tested]) {
+    /// Remembers a unit that has passed, and marks one that has failed although it is remembered. `whole` is the test that
+    /// stands for the unit.
+    pub(super) fn compare(
+        &mut self,
+        keyed: Option<Keyed>,
+        (ended, output): (&Ended, &Output),
+        is_clear_pass: bool,
+        whole: Option<&mut Tested>,
+    ) {
         let (Some(Keyed { key, is_known }), Some(cache)) = (keyed, self.cache.as_deref_mut()) else { return };
-        let ([only], [run]) = (&mut *tested, runs) else {
-            if is_known && let Some(last) = tested.last_mut().and_then(|tested| tested.attempts.last_mut()) {
+        let losses = self.machines.iter().flat_map(|prepared| &prepared.machine.losses);
+        let losses: Vec<_> = losses.chain(&self.first.losses).cloned().collect();
+        if is_clear_pass {
+            if ended.remaining.is_empty() && !ended.was_signalled && !shows_more(&losses) {
+                let token = self.adapter.token();
+                cache.remember(key, Remembered::new(ended.wall, &output.out, output.errors.clone(), token));
+            }
+        } else if is_known && !ended.was_signalled {
+            cache.forget(key);
+            if let Some(last) = whole.and_then(|tested| tested.attempts.last_mut()) {
                 last.ended.recalled = Some(Recalled::Contradicted);
-                cache.forget(key);
             }
-            return;
-        };
-        let losses = self.machines.iter().flat_map(|(_, machine)| &machine.losses).chain(&self.first.losses);
-        let losses: Vec<_> = losses.cloned().collect();
-        match (only.verdict(), only.attempts.last_mut()) {
-            (Verdict::Passed, Some(last)) if run.ended.remaining.is_empty() && !shows_more(&losses) => {
-                let (wall, mode, out) = (last.ended.wall, only.mode.clone(), last.said.clone().into_bytes());
-                cache.remember(key, Remembered { wall, mode, out, errors: Vec::new() });
-            }
-            (Verdict::Failed, Some(last)) if is_known && !last.ended.was_signalled => {
-                last.ended.recalled = Some(Recalled::Contradicted);
-                cache.forget(key);
-            }
-            _ => {}
         }
     }
 }
 
-fn recalled(unit: &Unit, known: Remembered, start: std::time::Duration) -> Tested {
-    let said = String::from_utf8_lossy(&known.out).into_owned();
-    let attempt = Attempt { start, ended: Ended::recalled(known.wall), reported: None, said };
-    let (name, mode) = (unit.name.clone(), known.mode);
-    Tested { name, mode, attempts: vec![attempt], ignored: None, explained: None, unit: None }
+impl Remembered {
+    fn output(self, token: Option<&str>) -> Output {
+        Output { out: self.out(token), errors: self.errors }
+    }
+}
+
+/// Returns a profile with the arguments of a unit. Its variables and files are the reader's.
+fn of_program(profile: &Profile, args: &[OsString]) -> Profile {
+    Profile { args: args.to_vec(), ..profile.clone() }
+}
+
+/// Returns the results of the tests of a unit, and the index of the one that stands for the whole unit.
+pub(super) fn results(unit: &Unit, runs: &[Run]) -> (Vec<Tested>, usize) {
+    let (mut tested, whole) = unit::results(runs);
+    for one in tested.iter_mut().filter(|one| one.name != unit.name) {
+        one.unit = Some(unit.name.clone());
+    }
+    (tested, whole)
 }

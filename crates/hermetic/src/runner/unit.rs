@@ -2,7 +2,7 @@
 
 use crate::adapters::{Outcome, Part};
 use crate::report::tested::{Attempt, Tested};
-use crate::sandbox::ended::Ended;
+use crate::sandbox::ended::{Ended, Recalled};
 use husk_script::sys::process::Usage;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,14 @@ impl Run {
             ended.full = None;
             ended.wall = Duration::ZERO;
         }
-        ended.wall = part.wall.unwrap_or(ended.wall);
+        match &mut ended.recalled {
+            // The test took no time now.
+            Some(Recalled::Cached(wall)) if self.whole() != Some(place) || part.wall.is_some() => {
+                *wall = part.wall.unwrap_or_default();
+            }
+            Some(Recalled::Cached(_)) => {}
+            _ => ended.wall = part.wall.unwrap_or(ended.wall),
+        }
         ended
     }
 }
