@@ -55,7 +55,7 @@ pub struct Run {
     pub process: u32,
     /// The name of the socket.
     pub name: String,
-    /// The arguments of the husk that calls [`keep`](super::keep).
+    /// The arguments of the husk that calls [`keep_services`](super::keep_services).
     pub arguments: Vec<OsString>,
 }
 
