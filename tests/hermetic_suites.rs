@@ -11,39 +11,39 @@ use std::path::Path;
 use std::process::Command;
 
 /// A project with a report.
-struct Suite {
-    place: Project,
+pub(crate) struct Suite {
+    pub(crate) place: Project,
     json: String,
 }
 
 impl Suite {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Project::new();
         let json = place.path("lines.json");
         Self { place, json }
     }
 
     /// Writes a file of the project.
-    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.place.path(&format!("here/{name}"));
         fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
         self
     }
 
-    fn script(&self, name: &str, text: &str) -> &Self {
+    pub(crate) fn script(&self, name: &str, text: &str) -> &Self {
         self.file(name, format!("#!/bin/sh\n{text}"));
         let path = self.place.path(&format!("here/{name}"));
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         self
     }
 
-    fn command(&self, options: &[&str], program: &[&str]) -> Command {
+    pub(crate) fn command(&self, options: &[&str], program: &[&str]) -> Command {
         drop(fs::remove_file(&self.json));
         self.place.command(&[&["--json", &self.json], options].concat(), program)
     }
 
-    fn test(&self, options: &[&str], program: &[&str]) -> Seen {
+    pub(crate) fn test(&self, options: &[&str], program: &[&str]) -> Seen {
         Seen(self.command(options, program).output().unwrap())
     }
 
@@ -275,7 +275,7 @@ class TestState:
         open("/tmp/left", "w").close()
 "#;
 
-fn has_pytest(suite: &Suite) -> bool {
+pub(crate) fn has_pytest(suite: &Suite) -> bool {
     Command::new("pytest").arg("--version").output().is_ok_and(|said| said.status.success())
         && suite.place.test(&[], &["pytest", "--version"]).0.status.success()
 }
@@ -366,13 +366,13 @@ func Example() { fmt.Println("one") // Output: one
 func FuzzSeeds(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) { if n == 2 { t.Error(n) } }) }
 "#;
 
-fn has_go() -> bool {
+pub(crate) fn has_go() -> bool {
     Command::new("go").arg("version").output().is_ok_and(|said| said.status.success())
 }
 
 impl Suite {
     /// Runs go with the caller's cache, because building its library takes long.
-    fn go(&self, options: &[&str], words: &[&str]) -> Seen {
+    pub(crate) fn go(&self, options: &[&str], words: &[&str]) -> Seen {
         let cache = Command::new("go").args(["env", "GOCACHE"]).output().unwrap().stdout;
         let cache = String::from_utf8(cache).unwrap();
         let mut command =

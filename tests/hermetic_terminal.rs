@@ -256,3 +256,32 @@ fn pager_keeps_the_terminal() {
     shell.until("outer> ");
     shell.ends();
 }
+
+#[test]
+fn shell_is_opened_in_the_sandbox_of_the_test_that_failed() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    for (name, points) in [("a.t", "ok 1"), ("b.t", "not ok 1"), ("c.t", "ok 1")] {
+        shell.types(&format!(
+            "printf '#!/bin/sh\\necho %s; echo 1..1\\n' '{points}' > {name}; chmod +x {name}\n"
+        ));
+    }
+    let words = "--tap --each --shell --explain off --env PS1='inner''> ' -- a.t b.t c.t";
+    shell.types(&format!("SHELL=/bin/sh $husk test {words}\n"));
+    shell.until("husk: shell in the sandbox of b.t; run: ./b.t");
+    shell.until("inner> ");
+    // It is in the foreground of the terminal, in a sandbox.
+    shell.types("test -t 0 && test ! -e ~/secret && echo hid''den; ./b.t\n");
+    shell.until("hidden");
+    shell.until("not ok 1");
+    shell.until("inner> ");
+    shell.stops_and_interrupts_a_job();
+    shell.types("exit 3\n");
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "101");
+    shell.types("$husk test --tap --each --shell -- a.t\n");
+    shell.until("no test failed, so no shell is opened");
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "0");
+    shell.ends();
+}

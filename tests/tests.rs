@@ -36,6 +36,8 @@ mod hermetic_cache;
 mod hermetic_cache_suites;
 /// Tests that cargo and nextest run, each in its own sandbox.
 mod hermetic_cargo;
+/// Plans, shells and files of tests that other tools list.
+mod hermetic_each;
 /// System calls by which a sandboxed program could harm its machine or other programs.
 mod hermetic_escapes;
 /// Explanations of failures in a sandbox, and options that prevent them.

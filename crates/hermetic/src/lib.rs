@@ -52,8 +52,8 @@ pub use report::row::{Row, Topic, Try};
 pub use report::tested::{Attempt, Screen, Tested, Verdict};
 pub use report::xml::Escaped;
 pub use runner::{
-    Choice, Division, Durations, Event, Listed, Setting, TestPlan, Tests, digest, run_suite, run_tests,
-    test_plans,
+    Choice, Division, Durations, Event, FailedUnit, Listed, Setting, TestPlan, Tests, digest, run_suite,
+    run_tests, suite_plans, test_plans,
 };
 pub use sandbox::ended::{DiskLimit, Ended, NotRun, Reached, Recalled, RemainingProcess};
 pub use sandbox::kept::{KeepDirectory, Kept, OwnFiles};

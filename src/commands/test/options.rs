@@ -78,8 +78,10 @@ husk remembers each file, test or program that ran alone in its sandbox, except 
 A user who can write to the directory of --cache can make tests appear to have passed.
 
 --shell opens $SHELL, or /bin/sh if the sandbox hides that, and prints the program's command line. For a failed test of
-a test binary, use '{husk} test --shell -- BINARY --exact NAME'. gdb and strace work in the shell unless
-kernel.yama.ptrace_scope is 2 or 3. perf does not count events there, because the sandbox refuses perf_event_open.
+a test binary, use '{husk} test --shell -- BINARY --exact NAME'. With --each or --tap, husk runs the tests until one
+fails, and opens the shell in a sandbox like that of this test. With --keep, each test then has a directory of its
+name. gdb and strace work in the shell unless kernel.yama.ptrace_scope is 2 or 3. perf does not count events there,
+because the sandbox refuses perf_event_open.
 
 If the caller sets LLVM_PROFILE_FILE, GCOV_PREFIX, GOCOVERDIR or COVERAGE_FILE, the program gets the variable and can
 write to its directory. husk adds the sandbox to each %p in LLVM_PROFILE_FILE, because pids are the same in all
@@ -213,11 +215,11 @@ pub(crate) struct Tests {
         require_equals = true,
         default_missing_value = "usual",
         hide_possible_values = true,
-        conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"]
+        conflicts_with_all = ["runner", "bundle"]
     )]
     pub(super) each: Option<What>,
     /// Read TAP, with a result for each point; with --each, from each argument
-    #[arg(long, conflicts_with_all = ["runner", "bundle", "plan", "shell", "keep"])]
+    #[arg(long, conflicts_with_all = ["runner", "bundle"])]
     pub(super) tap: bool,
     /// Run one part of the tests: 1/3 is the first of three
     #[arg(

@@ -1,5 +1,6 @@
 //! Many tests, each in its own sandbox: those of a test binary, or those that another tool lists.
 
+use super::keep::{self, KeepEach};
 use super::options::{Tests, What};
 use super::report::{Named, Report};
 use super::run::Run;
@@ -7,8 +8,11 @@ use super::{cache, plans, program};
 use crate::exit::Exit;
 use crate::output::Lasting;
 use crate::output::log::with_causes;
+use crate::session::Session;
 use anyhow::Result;
-use husk_hermetic::{BinaryKind, Choice, Error, Explain, Isolation, Profile, Screen, Setting, Suite};
+use husk_hermetic::{
+    BinaryKind, Choice, Error, Event, Explain, FailedUnit, Isolation, Profile, Screen, Setting, Suite,
+};
 use rustix::termios::tcgetwinsize;
 use std::cell::RefCell;
 use std::io::{LineWriter, Write, stdout};
@@ -42,11 +46,23 @@ impl Run<'_> {
     pub(super) fn suite(mut self) -> Result<Exit> {
         let Tests { each, tap, .. } = self.test.tests;
         let suite = Suite::of(&self.profile, each.map(What::each), tap).map_err(Error::Setting)?;
+        if self.test.plan {
+            let name = if tap && each.is_some() { Named::programs } else { Named::command };
+            let name = name(&self.profile, self.test.tests.shard).suite;
+            return plans::print_suite(&self, &suite, &name);
+        }
         let mut report = self.report(if tap && each.is_some() { Named::programs } else { Named::command })?;
         let (tests, written) = self.tests(false, &mut report, |profile, how, choice, results| {
             husk_hermetic::run_suite(profile, how, &suite, choice, results)
         })?;
-        self.finish(tests, written, report)
+        let (opens_shell, how, session) = (self.test.shell, self.how, self.session);
+        let mut tests = tests;
+        let failed = tests.failed.take();
+        let exit = self.finish(tests, written, report)?;
+        if opens_shell {
+            shell(failed, how, session)?;
+        }
+        Ok(exit)
     }
 
     /// Runs tests. Also returns whether the results could be written: tests run and are reported even if not.
@@ -57,21 +73,32 @@ impl Run<'_> {
         run: impl FnOnce(&Profile, Isolation, &mut Choice<'_>, &mut dyn Write) -> Result<T, Error>,
     ) -> Result<(T, Result<()>)> {
         let mut cache = self.cache.take();
+        let keep = self.test.keep.clone().map(|directory| KeepEach::open(directory, &self.profile));
+        let mut keep = keep.transpose()?;
         let name = report.suite().to_owned();
         let setting = self.setting(self.test.explain.explain(), is_binary);
         let mut choice = Choice {
             division: self.division(&name),
-            fails_fast: self.test.tests.fail_fast,
+            // A shell is opened for the first test that fails.
+            fails_fast: self.test.tests.fail_fast || self.test.shell,
             setting: &setting,
             screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
             cache: cache.as_mut(),
-            record: &mut |event| report.record(event),
+            record: &mut |event| {
+                if let (Event::Tested(tested), Some(keep)) = (event, &mut keep) {
+                    keep.keep(tested);
+                }
+                report.record(event);
+            },
         };
         let mut results = LineWriter::new(Lasting::default());
         let tests = run(&self.profile, self.how, &mut choice, &mut results)?;
         results.flush()?;
         drop(setting);
         self.cache = cache;
+        if let Some(keep) = keep {
+            self.session.log.note(&keep.finish()?);
+        }
         Ok((tests, results.get_ref().finish()))
     }
 
@@ -107,6 +134,7 @@ impl Run<'_> {
                 husk_hermetic::show(&mut profile);
             }
             tests.refuse_reports(&profile).map_err(wrong)?;
+            self.test.keep.iter().try_for_each(|path| keep::refuse(path, &profile)).map_err(wrong)?;
             let setting = Setting { profile, retries, explain };
             let mut known = known.borrow_mut();
             let is_known = known.iter().find(|known| ***known == setting);
@@ -116,6 +144,19 @@ impl Run<'_> {
             }))
         }
     }
+}
+
+/// Opens a shell in the sandbox of a test that has failed.
+fn shell(failed: Option<FailedUnit>, how: Isolation, session: &Session<'_>) -> Result<()> {
+    let Some(FailedUnit { name, mut profile }) = failed else {
+        session.log.note(&"no test failed, so no shell is opened");
+        return Ok(());
+    };
+    let program = husk_hermetic::open_shell(&mut profile)?;
+    session.log.note(&format!("shell in the sandbox of {name}; run: {program}"));
+    let ended = husk_hermetic::run(&profile, how)?;
+    ended.losses.iter().for_each(|loss| session.log.warning(loss));
+    Ok(())
 }
 
 /// Assumes 80 columns if the terminal does not report its width.

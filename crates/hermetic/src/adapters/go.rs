@@ -12,7 +12,7 @@
 
 use super::{Adapter, Each, OWN, Outcome, Output, Part, Reading, Role, Unit, lossy, printable, with_status};
 use crate::explain::words::quoted;
-use crate::profile::{OwnFile, PathAccess, Show};
+use crate::profile::{OwnFile, PathAccess, Profile, Show};
 use crate::sandbox::ended::Ended;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, openat, statat};
 use std::ffi::{OsStr, OsString};
@@ -24,6 +24,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{env, process};
+
+/// The flag that marks go's own lines.
+const MARKED: &str = "-test.v=test2json";
 
 /// A `go test`.
 pub(crate) struct Go {
@@ -208,7 +211,7 @@ impl Go {
         let run = binary.flag("run").unwrap_or_default();
         let pattern = Pattern::read(run);
         let rest = pattern.rest();
-        let marked = "-test.v=test2json".to_owned();
+        let marked = MARKED.to_owned();
         let found = match rest.filter(|_| self.each != Each::Package) {
             Some(rest) => {
                 let unit = |name: &&str| {
@@ -253,6 +256,12 @@ impl Adapter for Go {
             shown: vec![Show { path: self.scratch.clone(), access: PathAccess::Write }],
             ..Unit::default()
         }]
+    }
+
+    fn show_to_people(&self, profile: &mut Profile) {
+        for word in profile.args.iter_mut().filter(|word| *word == MARKED) {
+            *word = "-test.v".into();
+        }
     }
 
     fn read(&self, unit: &Unit, ended: &Ended, output: &Output) -> Reading {

@@ -40,6 +40,9 @@ pub(crate) trait Adapter {
     /// Returns the first units to run.
     fn begin(&self) -> Vec<Unit>;
 
+    /// Changes the profile of a unit so that its program prints what people read.
+    fn show_to_people(&self, _profile: &mut Profile) {}
+
     /// Reads the output of a unit. An observed run is read again, so the result depends only on the arguments.
     fn read(&self, unit: &Unit, ended: &Ended, output: &Output) -> Reading;
 }

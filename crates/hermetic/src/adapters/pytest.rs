@@ -4,7 +4,7 @@
 //! there to a test, so no argument needs to be understood here.
 
 use super::{Adapter, Each, OWN, Outcome, Output, Part, Reading, Role, Unit, lossy, printable, with_status};
-use crate::profile::{OwnFile, Variable};
+use crate::profile::{OwnFile, Profile, Variable};
 use crate::sandbox::ended::Ended;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +12,9 @@ use std::path::Path;
 use std::time::Duration;
 
 const PLUGIN: &str = include_str!("husk_pytest.py");
+
+/// The variable that tells the plugin what to do.
+const MODE: &str = "HUSK_PYTEST";
 
 /// The names of pytest's program.
 const PROGRAMS: [&str; 2] = ["pytest", "py.test"];
@@ -53,7 +56,7 @@ impl Pytest {
             role,
             args: self.args.clone(),
             env: vec![
-                set("HUSK_PYTEST", mode.into()),
+                set(MODE, mode.into()),
                 set("HUSK_PYTHONPATH", self.path.clone()),
                 set("HUSK_PYTEST_PLUGINS", self.plugins.clone()),
                 set("PYTHONPATH", with(OWN, ":", &self.path)),
@@ -175,6 +178,16 @@ impl Adapter for Pytest {
         let name = self.args.first().map(|program| Path::new(program).file_name().unwrap_or_default());
         let name = printable(&name.unwrap_or_default().to_string_lossy());
         vec![self.unit(name, Role::List, &[b"list"])]
+    }
+
+    fn show_to_people(&self, profile: &mut Profile) {
+        for variable in &mut profile.env {
+            if let Variable::Set(name, value) = variable
+                && name == MODE
+            {
+                *value = value.to_string_lossy().replace(&self.token, "").into();
+            }
+        }
     }
 
     fn read(&self, unit: &Unit, ended: &Ended, output: &Output) -> Reading {

@@ -6,9 +6,10 @@ pub(crate) mod output;
 mod plans;
 mod recall;
 pub(crate) mod shards;
+mod suite;
 mod unit;
 
-use crate::adapters::{Adapter, Part, Role, Suite, Unit};
+use crate::adapters::{Adapter, Part, Role, Unit};
 use crate::cache::Cache;
 use crate::error::{Error, MissingIsolation};
 use crate::explain::Explain;
@@ -23,13 +24,14 @@ use crate::sandbox::{Isolation, Machine, explain};
 use crate::services::served::{Served, watch_served};
 use again::Explaining;
 use output::CapturedOutput;
-pub use plans::{TestPlan, test_plans};
+pub use plans::{TestPlan, suite_plans, test_plans};
 use recall::{Keyed, Prepared, results};
 pub use shards::{Division, Durations, Listed, digest};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+pub use suite::run_suite;
 use unit::Run;
 
 /// Which tests of a binary to run, how, and where to report each result.
@@ -79,6 +81,16 @@ pub struct Tests {
     pub not_run: usize,
     /// The units whose tests were not begun.
     pub not_begun: Vec<String>,
+    /// The first unit that failed, for a shell in its sandbox.
+    pub failed: Option<FailedUnit>,
+}
+
+/// A unit that has failed.
+#[derive(Debug)]
+pub struct FailedUnit {
+    pub name: String,
+    /// The profile of its sandbox. Its program prints what people read.
+    pub profile: Profile,
 }
 
 /// Runs each test of a binary in its own sandbox and writes libtest's output. Returns `None` if the binary does not use
@@ -131,53 +143,10 @@ pub fn run_tests(
         began: Instant::now(),
         over: Vec::new(),
         has_failed: false,
+        failed: None,
         results,
     };
     runner.run(choice.fails_fast, choice.record).map(Some)
-}
-
-/// Runs the tests that an adapter lists, each in its own sandbox, and writes the results in libtest's format.
-///
-/// # Errors
-///
-/// If a sandbox cannot be made, or the output cannot be written.
-pub fn run_suite(
-    profile: &Profile,
-    how: Isolation,
-    suite: &Suite,
-    choice: &mut Choice<'_>,
-    out: &mut dyn Write,
-) -> Result<Tests, Error> {
-    let request = TestArguments::default();
-    let adapter = suite.adapter();
-    let (lists, tests): (Vec<_>, Vec<_>) =
-        adapter.begin().into_iter().partition(|unit| unit.role == Role::List);
-    let mut runner = Runner {
-        adapter,
-        is_uncaptured: false,
-        threads: request.threads(),
-        noun: suite.noun,
-        division: choice.division,
-        listed: None,
-        lists: lists.len(),
-        found: tests,
-        not_run: 0,
-        setting: choice.setting,
-        profile: None,
-        cache: choice.cache.take(),
-        machines: Vec::new(),
-        first: Machine::of(profile, how)?,
-        notes: Vec::new(),
-        ignored: BTreeMap::new(),
-        waiting: lists.into_iter().map(|unit| Waiting { unit, ..Waiting::default() }).collect(),
-        running: Vec::new(),
-        began: Instant::now(),
-        over: Vec::new(),
-        has_failed: false,
-        results: Results::new(&request, choice.screen, out),
-    };
-    runner.release()?;
-    runner.run(choice.fails_fast, choice.record)
 }
 
 /// The tests of a binary that were asked for.
@@ -288,6 +257,8 @@ struct Runner<'a> {
     /// The tests that have been reported since the last turn.
     over: Vec<Tested>,
     has_failed: bool,
+    /// The first unit that failed.
+    failed: Option<FailedUnit>,
     results: Results<'a>,
 }
 
@@ -334,7 +305,7 @@ impl Runner<'_> {
         let not_run = self.not_run + self.waiting.iter().map(|test| test.unit.count()).sum::<usize>();
         let not_begun = self.waiting.into_iter().map(|test| test.unit.name).collect();
         let success = self.results.finish(self.began.elapsed(), not_run).map_err(written)?;
-        Ok(Tests { success, losses, notes: self.notes, not_run, not_begun })
+        Ok(Tests { success, losses, notes: self.notes, not_run, not_begun, failed: self.failed })
     }
 
     /// Once all lists are complete, queues the tests of the shard that they have found.
@@ -475,6 +446,11 @@ impl Runner<'_> {
         }
         self.not_run += reading.not_run;
         let Waiting { unit, runs, keyed, .. } = test;
+        if is_failed && self.failed.is_none() {
+            let mut profile = unit.profile(&setting.profile);
+            self.adapter.show_to_people(&mut profile);
+            self.failed = Some(FailedUnit { name: unit.name.clone(), profile });
+        }
         let (mut tested, whole) = results(&unit, &runs);
         let Some(ended) = runs.into_iter().next_back().map(|run| run.ended) else { return Ok(()) };
         self.compare(keyed, (&ended, &output), is_clear_pass, tested.get_mut(whole));
