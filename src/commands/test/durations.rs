@@ -1,11 +1,11 @@
 //! `--durations`: how long tests took, read from an earlier report.
 
 use super::options::Tests;
-use super::record::{self, Damage, Line};
 use crate::output::log::{Log, with_causes};
 use crate::session::Session;
 use anyhow::{Result, bail};
 use husk_hermetic::Durations;
+use husk_hermetic::record::{self, Damage, Line};
 use std::fs;
 use std::path::Path;
 

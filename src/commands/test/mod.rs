@@ -13,7 +13,6 @@ mod merge;
 pub(crate) mod options;
 mod plans;
 mod program;
-mod record;
 mod report;
 mod run;
 mod services;

@@ -1,7 +1,7 @@
 //! The options of `husk test`, and the profile that they describe.
 
 use super::jobs::Job;
-use super::record::MOST_SHARDS;
+use husk_hermetic::record::MOST_SHARDS;
 use husk_hermetic::{
     Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable,
 };

@@ -3,14 +3,15 @@
 //! each test.
 
 use super::directory::Directory;
-use super::record::{self, Begin, End};
-use crate::output::Unwritten;
+use crate::output::{Unwritten, escape};
 use anyhow::{Context as _, Result};
 use husk_hermetic::html::{Group, Run};
 use husk_hermetic::junit::{Foreign, Suite};
+use husk_hermetic::record::{self, Begin, End};
 use husk_hermetic::{Attempt, Event, Explanation, Listed, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use serde_json::Value;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -59,6 +60,11 @@ pub(crate) struct Named {
     shard: Option<(usize, usize)>,
     /// The digest of the durations that divide the tests.
     pub(crate) durations: Option<u64>,
+}
+
+/// Returns a line with its end. It is written at once, so that concurrent writers do not mix lines.
+pub(crate) fn in_one_line(value: &Value) -> String {
+    escape::json(value.to_string()) + "\n"
 }
 
 impl Named {
@@ -248,9 +254,9 @@ impl Report {
         self.write_line(&line);
     }
 
-    fn write_line(&mut self, line: &str) {
+    fn write_line(&mut self, line: &Value) {
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
-        self.written = write(file, line).context(Unwritten("JSON"));
+        self.written = write(file, &in_one_line(line)).context(Unwritten("JSON"));
     }
 
     /// Lists a program that is a single test. It is in the first shard, so the lists of the others are empty.

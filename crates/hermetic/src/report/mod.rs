@@ -2,8 +2,10 @@
 //! browser.
 
 pub mod html;
+pub mod join;
 pub mod junit;
 pub(crate) mod progress;
+pub mod record;
 pub(crate) mod results;
 pub(crate) mod row;
 pub(crate) mod tested;

@@ -1,11 +1,8 @@
 //! `husk test --merge`: joins the JSON reports of shards to one verdict, and to one report of each kind.
 
-mod join;
-
 use super::directory::Directory;
 use super::options::Tests;
-use super::record::{self, ReadTest};
-use super::report::{self, Document};
+use super::report::{self, Document, in_one_line};
 use crate::exit::Exit;
 use crate::output::escape;
 use crate::output::log::with_causes;
@@ -15,10 +12,10 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use husk_hermetic::html::Run;
+use husk_hermetic::join::{Joined, Reading};
 use husk_hermetic::junit::{self, Suite};
+use husk_hermetic::record;
 use husk_hermetic::{Row, Topic, Try, Verdict, html};
-use join::{Joined, Reading};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -52,7 +49,7 @@ pub(super) fn perform(
     let open = |path: &Path| Document::open(path);
     let (junit, html) = (junit.map(open).transpose()?, html.map(open).transpose()?);
 
-    let mut reading = Reading::new();
+    let mut reading = Reading::default();
     for file in files {
         reading.file(escape::cell(&file.to_string_lossy()).into_owned());
         let read = record::read(Path::new(file), |line| reading.line(line));
@@ -82,24 +79,6 @@ pub(super) fn perform(
     });
     written.and(junit).and(html)?;
     Ok(if success { Exit::Success } else { Exit::Tests })
-}
-
-impl Joined {
-    fn tests(&self) -> impl Iterator<Item = &ReadTest> {
-        let shards = self.suites.values().flat_map(join::Suite::shards);
-        shards.flat_map(|shard| &shard.tests).chain(&self.others)
-    }
-
-    /// Returns the time that each shard took, with its number of tests.
-    fn shards(&self) -> Vec<((usize, usize), usize, u64)> {
-        let mut shards: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
-        for shard in self.suites.values().flat_map(join::Suite::shards) {
-            let (tests, time) = shards.entry(shard.begin.shard).or_default();
-            *tests += shard.tests.len();
-            *time = time.saturating_add(shard.end.as_ref().map_or(0, |end| end.wall));
-        }
-        shards.into_iter().map(|(shard, (tests, time))| (shard, tests, time)).collect()
-    }
 }
 
 /// Returns the end of libtest's output for all tests, and how long each shard took.
@@ -221,7 +200,7 @@ fn suite(run: &Run, rows: &[Row]) -> Suite {
 
 /// Writes the line of each test. The file is replaced, and so can be the durations of the next run.
 fn write_lines(joined: &Joined, path: &Path) -> Result<()> {
-    let lines: String = joined.tests().map(|test| record::in_one_line(&test.line)).collect();
+    let lines: String = joined.tests().map(|test| in_one_line(&test.line)).collect();
     if report::descriptor(path).is_some() {
         return Document::open(path)?.write("JSON", |_| Ok(lines));
     }

@@ -1,6 +1,6 @@
 //! Joins what the reports of shards say, and finds what is missing in them. It reads and prints nothing.
 
-use crate::commands::test::record::{Begin, Damage, End, Line, MOST_SHARDS, ReadTest};
+use super::record::{Begin, Damage, End, Line, MOST_SHARDS, ReadTest};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -12,40 +12,59 @@ const MOST_NAMED: usize = 10;
 const MOST_PROBLEMS: usize = 100;
 
 /// A shard of a suite.
-pub(super) struct Shard {
+pub struct Shard {
     /// The index of its file.
     file: usize,
-    pub(super) begin: Begin,
-    pub(super) tests: Vec<ReadTest>,
-    pub(super) end: Option<End>,
+    pub begin: Begin,
+    pub tests: Vec<ReadTest>,
+    pub end: Option<End>,
 }
 
 /// A suite, with its shards by their places.
 #[derive(Default)]
-pub(super) struct Suite {
+pub struct Suite {
     shards: BTreeMap<(usize, usize), Shard>,
 }
 
 impl Suite {
-    pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> {
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.shards.values()
     }
 }
 
 /// Several reports together.
-pub(super) struct Joined {
+pub struct Joined {
     /// The suites by their identifiers.
-    pub(super) suites: BTreeMap<String, Suite>,
+    pub suites: BTreeMap<String, Suite>,
     /// The results that belong to no shard, such as those of rustdoc's tests.
-    pub(super) others: Vec<ReadTest>,
+    pub others: Vec<ReadTest>,
     /// Why the reports are not those of all tests.
-    pub(super) problems: Vec<String>,
+    pub problems: Vec<String>,
     /// The number of tests without a result.
-    pub(super) not_run: usize,
+    pub not_run: usize,
+}
+
+impl Joined {
+    pub fn tests(&self) -> impl Iterator<Item = &ReadTest> {
+        let shards = self.suites.values().flat_map(Suite::shards);
+        shards.flat_map(|shard| &shard.tests).chain(&self.others)
+    }
+
+    /// Returns the time that each shard took, with its number of tests.
+    pub fn shards(&self) -> Vec<((usize, usize), usize, u64)> {
+        let mut shards: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
+        for shard in self.suites.values().flat_map(Suite::shards) {
+            let (tests, time) = shards.entry(shard.begin.shard).or_default();
+            *tests += shard.tests.len();
+            *time = time.saturating_add(shard.end.as_ref().map_or(0, |end| end.wall));
+        }
+        shards.into_iter().map(|(shard, (tests, time))| (shard, tests, time)).collect()
+    }
 }
 
 /// Reports that are being read.
-pub(super) struct Reading {
+#[derive(Default)]
+pub struct Reading {
     files: Vec<String>,
     shards: Vec<Shard>,
     /// The index of the shard of each run.
@@ -65,29 +84,14 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new() -> Self {
-        Self {
-            files: Vec::new(),
-            shards: Vec::new(),
-            runs: BTreeMap::new(),
-            repeated: BTreeSet::new(),
-            others: Vec::new(),
-            damaged: Names::default(),
-            stray: Names::default(),
-            file_problems: 0,
-            ambiguous: BTreeSet::new(),
-            problems: Vec::new(),
-        }
-    }
-
     /// Begins a file. The next lines are from it.
-    pub(super) fn file(&mut self, name: String) {
+    pub fn file(&mut self, name: String) {
         self.files.push(name);
         self.file_problems = 0;
     }
 
     /// Ends a file that could not be read for this reason, or has been read.
-    pub(super) fn end_file(&mut self, error: Option<String>) {
+    pub fn end_file(&mut self, error: Option<String>) {
         let file = self.files.len().saturating_sub(1);
         let (damaged, stray) = (std::mem::take(&mut self.damaged), std::mem::take(&mut self.stray));
         if damaged.count > 0 {
@@ -115,7 +119,7 @@ impl Reading {
         self.problems.push(format!("{file}: {why}"));
     }
 
-    pub(super) fn line(&mut self, line: Result<Line, Damage>) {
+    pub fn line(&mut self, line: Result<Line, Damage>) {
         let file = self.files.len().saturating_sub(1);
         match line {
             Err(Damage::Line(number)) => self.damaged.add(|| number.to_string()),
@@ -163,7 +167,7 @@ impl Reading {
     }
 
     /// Joins what has been read.
-    pub(super) fn join(mut self) -> Joined {
+    pub fn join(mut self) -> Joined {
         let mut ids: BTreeMap<&str, &str> = BTreeMap::new();
         for Shard { begin, .. } in &self.shards {
             if *ids.entry(&begin.suite).or_insert(&begin.id) != begin.id {
@@ -273,7 +277,7 @@ impl Reading {
         }
         let is_whole = agree && parts == Some(suite.shards.len());
         if is_whole
-            && (places.len() != listed.all || husk_hermetic::digest(places.into_keys()) != listed.digest)
+            && (places.len() != listed.all || crate::runner::digest(places.into_keys()) != listed.digest)
         {
             self.problems.push(format!("{title}: tests that were listed are in no shard, so they never ran"));
         }

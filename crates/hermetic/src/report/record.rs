@@ -10,8 +10,12 @@
 //! each line tells which lines belong together. A report that is read comes from another machine and may be damaged, so
 //! everything in it is checked.
 
-use crate::output::escape;
-use husk_hermetic::{Denied, Ended, Explanation, Listed, Row, Tested, Topic, Try, Verdict};
+use super::row::{Row, Topic, Try};
+use super::tested::{Tested, Verdict};
+use crate::explain::Explanation;
+use crate::explain::judge::Denied;
+use crate::runner::Listed;
+use crate::sandbox::ended::Ended;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -25,64 +29,64 @@ const MOST_VALUES: usize = 2 << 20;
 /// Longer times are cut, so that sums of them do not overflow: some months, in microseconds.
 const MOST_MICROS: u64 = 10_000_000_000_000;
 /// The highest number of shards.
-pub(crate) const MOST_SHARDS: usize = 1 << 16;
+pub const MOST_SHARDS: usize = 1 << 16;
 
 /// The run of a shard of a suite, as its first line describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Begin {
+pub struct Begin {
     /// A random identifier of the run.
-    pub(crate) run: String,
+    pub run: String,
     /// The name of the suite.
-    pub(crate) suite: String,
+    pub suite: String,
     /// The identifier of the suite, which is the same in all shards.
-    pub(crate) id: String,
-    pub(crate) shard: (usize, usize),
+    pub id: String,
+    pub shard: (usize, usize),
     /// Microseconds since 1970.
-    pub(crate) began: u64,
+    pub began: u64,
     /// The same time in the format of RFC 3339.
-    pub(crate) timestamp: String,
+    pub timestamp: String,
     /// The digest of the durations that divided the tests, if there were any.
-    pub(crate) durations: Option<u64>,
-    pub(crate) listed: Listed,
+    pub durations: Option<u64>,
+    pub listed: Listed,
 }
 
 /// The end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct End {
+pub struct End {
     /// The number of lines with results.
-    pub(crate) results: usize,
+    pub results: usize,
     /// The number of tests that were not begun.
-    pub(crate) not_run: usize,
+    pub not_run: usize,
     /// The units whose tests were not begun.
-    pub(crate) not_begun: Vec<String>,
-    pub(crate) wall: u64,
+    pub not_begun: Vec<String>,
+    pub wall: u64,
 }
 
 /// A result.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadTest {
+pub struct ReadTest {
     /// The run that it belongs to, if it belongs to a shard.
-    pub(crate) run: Option<String>,
-    pub(crate) suite: String,
+    pub run: Option<String>,
+    pub suite: String,
     /// The file, package or program that it ran in.
-    pub(crate) unit: String,
-    pub(crate) row: Row,
+    pub unit: String,
+    pub row: Row,
     /// The line itself, without its run.
-    pub(crate) line: Value,
+    pub line: Value,
 }
 
 /// A line of a report.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub enum Line {
     Begin(Begin),
     Test(Box<ReadTest>),
     End(String, End),
 }
 
 impl Begin {
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> Value {
         let Self { run, suite, id, shard: (part, parts), began, timestamp, durations, listed } = self;
-        in_one_line(&json!({
+        json!({
             "run": run,
             "suite": suite,
             "id": id,
@@ -93,7 +97,7 @@ impl Begin {
             "all": listed.all,
             "digest": hex(listed.digest),
             "listed": listed.names,
-        }))
+        })
     }
 
     fn read(line: &Value) -> Option<Self> {
@@ -122,15 +126,15 @@ impl Begin {
 }
 
 impl End {
-    pub(crate) fn line(&self, run: &str) -> String {
+    pub fn line(&self, run: &str) -> Value {
         let Self { results, not_run, not_begun, wall } = self;
-        in_one_line(&json!({
+        json!({
             "run": run,
             "results": results,
             "not_run": not_run,
             "not_begun": not_begun,
             "wall_ms": *wall as f64 / 1000.0,
-        }))
+        })
     }
 
     fn read(line: &Value) -> Option<Self> {
@@ -146,7 +150,7 @@ impl End {
 }
 
 /// Returns the line of a test. A run is named if it is that of a shard.
-pub(crate) fn test_line(binary: &str, suite: &str, run: Option<&str>, tested: &Tested) -> String {
+pub fn test_line(binary: &str, suite: &str, run: Option<&str>, tested: &Tested) -> Value {
     let verdict = tested.verdict().word();
     let Some(last) = tested.attempts.last() else {
         let mut line = json!({
@@ -158,7 +162,7 @@ pub(crate) fn test_line(binary: &str, suite: &str, run: Option<&str>, tested: &T
             "why": tested.ignored,
         });
         add_place(&mut line, run, tested);
-        return in_one_line(&line);
+        return line;
     };
     let Ended { status, wall, usage, remaining, .. } = &last.ended;
     let limits = last.ended.limits();
@@ -191,7 +195,7 @@ pub(crate) fn test_line(binary: &str, suite: &str, run: Option<&str>, tested: &T
         }
     }
     add_place(&mut line, run, tested);
-    in_one_line(&line)
+    line
 }
 
 fn add_place(line: &mut Value, run: Option<&str>, tested: &Tested) {
@@ -227,11 +231,6 @@ fn denial(denied: &Denied) -> Value {
         object[name] = value.into();
     }
     object
-}
-
-/// Returns a line with its end. It is written at once, so that concurrent writers do not mix lines.
-pub(crate) fn in_one_line(value: &Value) -> String {
-    escape::json(value.to_string()) + "\n"
 }
 
 impl ReadTest {
@@ -308,7 +307,7 @@ fn values(line: &[u8]) -> usize {
 
 /// Why a part of a report could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Damage {
+pub enum Damage {
     /// This line is not one of a report.
     Line(usize),
     /// The last line has no line break.
@@ -316,7 +315,11 @@ pub(crate) enum Damage {
 }
 
 /// Reads the lines of a report. `take` receives what can be read, and each damaged line.
-pub(crate) fn read(path: &Path, mut take: impl FnMut(Result<Line, Damage>)) -> io::Result<()> {
+///
+/// # Errors
+///
+/// If the file cannot be read, is not a regular file or is too large.
+pub fn read(path: &Path, take: impl FnMut(Result<Line, Damage>)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty())?;
     let stat = fstat(&file)?;
@@ -332,13 +335,18 @@ pub(crate) fn read(path: &Path, mut take: impl FnMut(Result<Line, Damage>)) -> i
     let mut bytes = Vec::new();
     File::from(file).take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     check(bytes.len() as u64)?;
+    read_bytes(&bytes, take);
+    Ok(())
+}
+
+/// Reads the lines of a report that is in memory.
+pub fn read_bytes(bytes: &[u8], mut take: impl FnMut(Result<Line, Damage>)) {
     for (line, number) in bytes.split_inclusive(|byte| *byte == b'\n').zip(1..) {
         take(match line.strip_suffix(b"\n") {
             Some(line) => Line::read(line).ok_or(Damage::Line(number)),
             None => Err(Damage::CutOff(number)),
         });
     }
-    Ok(())
 }
 
 fn text(line: &Value, name: &str) -> Option<String> {
