@@ -13,18 +13,19 @@ fn main() {
     let is = |name, value| env::var(name).is_ok_and(|found| found == value);
     if is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") {
         println!("cargo::rustc-link-arg-bins=-Wl,--strip-all");
-        if has_lld() {
-            println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
-        }
         let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         // The functions that a verb executes, which husk lists, lie side by side: each page of code costs a page fault.
         println!("cargo::rustc-link-arg-bins=-T{root}/../../packaging/order/order.ld");
-        // Nothing unwinds, because panics abort.
-        println!("cargo::rustc-link-arg-bins=-T{root}/small.ld");
+        // GNU ld can do neither. The shim is then larger.
+        if has_lld() {
+            println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+            // Nothing unwinds, because panics abort.
+            println!("cargo::rustc-link-arg-bins=-T{root}/small.ld");
+        }
     }
 }
 
-/// Whether rustc links with the LLD that it brings. GNU ld cannot merge functions, and the shim is then larger.
+/// Whether rustc links with the LLD that it brings.
 fn has_lld() -> bool {
     // The only target for which rustc uses it unless told so.
     const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -355,18 +355,21 @@ fn criu(facts: &Facts) -> Finding {
     let Some(found) = &facts.criu else {
         return warning("not installed, so containers cannot be checkpointed".to_owned(), "install criu");
     };
-    match (&found.version, &found.problem) {
-        (Err(why), _) => {
-            warning(format!("{} does not tell its version: {why}", found.path.display()), INSTALL)
+    let version = match &found.version {
+        Err(why) => {
+            return warning(format!("{} does not tell its version: {why}", found.path.display()), INSTALL);
         }
-        (Ok(version), _) if let Some(why) = criu::too_old(*version, facts.euid != 0) => warning(why, INSTALL),
-        (Ok(_), Some(problem)) => warning(
+        Ok(version) => *version,
+    };
+    if let Some(why) = criu::too_old(version, facts.euid != 0) {
+        return warning(why, INSTALL);
+    }
+    match &found.problem {
+        Some(problem) => warning(
             format!("'criu check' fails, so containers cannot be checkpointed: {problem}"),
             "install a newer criu, or a kernel with CONFIG_CHECKPOINT_RESTORE",
         ),
-        (Ok(version), None) => {
-            Finding::ok("criu", format!("{}, version {}", found.path.display(), criu::dotted(*version)))
-        }
+        None => Finding::ok("criu", format!("{}, version {}", found.path.display(), criu::dotted(version))),
     }
 }
 
