@@ -1,6 +1,10 @@
 #!/bin/bash
 # Follows the first sections of README on a machine that looks freshly installed, as root and as an ordinary user. Each
 # command is typed at a terminal as it stands there. Prints how long each took.
+#
+#     HELLO_UNDER_TEST=FILE ...    the program of the example container; it is not built
+#
+# The source is that of the repository, or of source.tar above this directory.
 packages='skopeo docker-registry podman conmon netavark uidmap slirp4netns iptables busybox-static make jq util-linux iproute2'
 . "$(dirname "$0")/../lib/podman.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -14,17 +18,26 @@ before_checks() {
     rm /etc/containers/containers.conf.d/husk.conf
     printf '[[registry]]\nlocation = "docker.io"\n[[registry.mirror]]\nlocation = "127.0.0.1:5000"\ninsecure = true\n' \
         >>/etc/containers/registries.conf
-    echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
-    echo 'husky:x:4321:' >>/etc/group
-    echo 'husky:2000000:65536' | tee -a /etc/subuid >>/etc/subgid
+    if ! getent passwd husky >/dev/null; then
+        echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
+        echo 'husky:x:4321:' >>/etc/group
+        echo 'husky:2000000:65536' | tee -a /etc/subuid >>/etc/subgid
+    fi
 
     # `make install` and `make run` take these instead of building them again.
-    (cd "$root" && cargo build --quiet --release --package husk --example hello)
-    mkdir "$work/built" "$work/built/examples"
-    cp "$work/bin/husk" "$(runtime_to_test husk-shim containerd-shim-husk-v1)" "$work/built"
-    cp "$(dirname "$(runtime_to_test husk husk)")/examples/hello" "$work/built/examples"
-    mkdir "$source_tree"
-    git -C "$root" ls-files -z | (cd "$root" && xargs --null cp --parents --target-directory "$source_tree")
+    mkdir "$work/built" "$work/built/examples" "$source_tree"
+    cp "$work/bin/husk" "$work/built"
+    cp "${SHIM_UNDER_TEST:-$(runtime_to_test husk-shim containerd-shim-husk-v1)}" "$work/built/containerd-shim-husk-v1"
+    if [ -z "${HELLO_UNDER_TEST-}" ]; then
+        (cd "$root" && cargo build --quiet --release --package husk --example hello)
+        HELLO_UNDER_TEST=$(dirname "$(runtime_to_test husk husk)")/examples/hello
+    fi
+    cp "$HELLO_UNDER_TEST" "$work/built/examples/hello"
+    if [ -e "$root/source.tar" ]; then
+        tar --extract --file "$root/source.tar" --directory "$source_tree"
+    else
+        git -C "$root" ls-files -z | (cd "$root" && xargs --null cp --parents --target-directory "$source_tree")
+    fi
     mount -t tmpfs tmpfs /usr/local
     mkdir -p /usr/local/bin /usr/local/share/man/man1
     mkdir -p "$work/home/husky" "$work/home/root" "$work/registry"

@@ -34,9 +34,17 @@ cp "$husk" "$job/husk"
 cp "$shim" "$job/containerd-shim-husk-v1"
 strip "$job/husk" "$job/containerd-shim-husk-v1"
 cp -r README.md examples "$job"
-for room in lib podman containerd containerd-shim docker cri cri-shim; do cp -r "integration/$room" "$job/integration"; done
+case " $rooms" in
+*' first-hour'*)
+    cargo build --quiet --release --package husk --example hello
+    cp "$built/examples/hello" "$job/hello"
+    git ls-files -z | tar --create --null --files-from - --file "$job/source.tar"
+    ;;
+esac
+for room in lib first-hour podman containerd containerd-shim docker cri cri-shim; do cp -r "integration/$room" "$job/integration"; done
 cat >"$job/run" <<END
 #!/bin/bash
+export HELLO_UNDER_TEST=/job/hello
 export RUNTIME_UNDER_TEST=/job/husk SHIM_UNDER_TEST=/job/containerd-shim-husk-v1 MACHINE_IS_OURS=1 PATIENCE=300 CARGO_TARGET_DIR=/job/results
 status=0
 for room in $rooms; do

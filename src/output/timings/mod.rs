@@ -120,9 +120,13 @@ impl Waterfall {
     /// Returns the same with at most some 60 rows.
     pub(crate) fn folded(&self) -> Self {
         const MOST: usize = 60;
-        let by_field = self.folded_if(100, |a, b| a.field == b.field);
-        // At most 20 steps take a twentieth each, so that at most 21 rows of others are between them.
-        let rows = if by_field.len() > MOST { self.folded_if(20, |_, _| true) } else { by_field };
+        let mut rows = self.folded_if(100, |a, b| a.field == b.field);
+        // Steps that take a larger part are fewer, and so are the rows of others between them.
+        for part in [20, 10, 5, 2, 1] {
+            if rows.len() > MOST {
+                rows = self.folded_if(part, |_, _| true);
+            }
+        }
         Self { rows, ..*self }
     }
 
