@@ -16,7 +16,7 @@ before_checks() {
     configure_podman
     # Users register husk themselves, and its images come from a registry on this machine.
     rm /etc/containers/containers.conf.d/husk.conf
-    printf '[[registry]]\nlocation = "docker.io"\n[[registry.mirror]]\nlocation = "127.0.0.1:5000"\ninsecure = true\n' \
+    printf '[[registry]]\nlocation = "docker.io"\n[[registry.mirror]]\nlocation = "127.0.0.1:5055"\ninsecure = true\n' \
         >>/etc/containers/registries.conf
     if ! getent passwd husky >/dev/null; then
         echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
@@ -50,11 +50,11 @@ before_checks() {
     cat >"$work/registry.yml" <<END
 version: 0.1
 storage: { filesystem: { rootdirectory: $work/registry } }
-http: { addr: 127.0.0.1:5000 }
+http: { addr: 127.0.0.1:5055 }
 END
     start registry docker-registry serve "$work/registry.yml"
     eventually skopeo copy --quiet --dest-tls-verify=false "docker-archive:$work/image.tar:docker.io/library/busybox:latest" \
-        docker://127.0.0.1:5000/library/busybox:latest
+        docker://127.0.0.1:5055/library/busybox:latest
 }
 
 after_check() { :; }

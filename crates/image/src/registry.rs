@@ -13,8 +13,13 @@ use crate::store::{New, Store};
 use husk_spawn::{Command, Stdio, find_program};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The user of a process that is root of a user namespace, as podman tells it too.
+const USER: &str = "_CONTAINERS_ROOTLESS_UID";
+const RUNTIME_DIRECTORY: &str = "XDG_RUNTIME_DIR";
 
 /// The tag under which skopeo writes an image into a layout of its own.
 const TAG: &str = "image";
@@ -48,6 +53,11 @@ impl Store {
         to.push(format!(":{TAG}"));
         let mut command = Command::new(skopeo);
         command.args(["copy", "--quiet", "--"]).arg(format!("docker://{name}")).arg(to);
+        // Root of a user's namespace would look for credentials where the host's root has them. skopeo from 2023 on knows
+        // the user by this variable. For older ones there are only those in the home directory.
+        if env::var_os(USER).is_some() && env::var_os(RUNTIME_DIRECTORY).is_none() {
+            command.env(RUNTIME_DIRECTORY, &layout.path);
+        }
         // Standard output is husk's own.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let failed = |reason: String| Error::Skopeo { image: name.to_owned(), reason };
