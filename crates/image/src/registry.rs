@@ -53,7 +53,7 @@ impl Store {
         to.push(format!(":{TAG}"));
         let mut command = Command::new(skopeo);
         command.args(["copy", "--quiet", "--"]).arg(format!("docker://{name}")).arg(to);
-        // Root of a user's namespace would look for credentials where the host's root has them. skopeo from 2023 on knows
+        // Root of a user's namespace would look for credentials where the host's root has them. A newer skopeo knows
         // the user by this variable. For older ones there are only those in the home directory.
         if env::var_os(USER).is_some() && env::var_os(RUNTIME_DIRECTORY).is_none() {
             command.env(RUNTIME_DIRECTORY, &layout.path);
