@@ -3,9 +3,9 @@
 //!
 //! `HOSTILE_FAULTS=all` stops it at every call, otherwise at some of them.
 
-use super::faults::{created, known, left, rich, started, stopped_at};
+use super::faults::{created, filter, known, left, rich, started, stopped_at};
 use super::tell;
-use super::watched::{HANGS, Verdict};
+use super::watched::{self, HANGS, Verdict};
 use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, mknodat};
@@ -173,6 +173,33 @@ fn container_being_created_can_be_deleted() {
         others[0] && (status.is_empty() || one && status == "created")
     };
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["delete --force c"], agrees }.walk();
+}
+
+// The container's process cannot end with its creator here: it waits in its first call, before it has asked for a
+// parent-death signal.
+#[test]
+fn process_that_is_not_recorded_yet_is_killed_with_its_creator() {
+    need!(is_husk(), "other runtimes wait differently");
+    need!(is_root(), "needs root to create cgroups");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
+    let bundle = rich("hang");
+    let runtime = Runtime::under_test();
+    bundle.write();
+    let mut deleter = Some(command(&runtime, &bundle, "delete --force c"));
+    let mut creator = None;
+    let (tell, told) = mpsc::channel();
+    watched::run(&command(&runtime, &bundle, "create c"), filter(), move |call| {
+        if *creator.get_or_insert(call.process) != call.process
+            && let Some(mut deleter) = deleter.take()
+        {
+            tell.send(Said::new(&mut deleter).ended()).expect("the receiver exists");
+        }
+        Verdict::GoOn
+    });
+    let (status, words) = told.recv().expect("the container's process makes a call");
+    assert!(status.success(), "delete: {status}: {words}");
+    let left = left(&runtime, &bundle);
+    assert!(left.is_empty(), "left {left:?}");
 }
 
 // The reverse: the deleter is stopped, and the container that is being created is completed meanwhile.

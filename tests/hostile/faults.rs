@@ -36,7 +36,7 @@ const PRLIMIT: u32 = 302;
 
 /// Returns a filter that notifies of all calls except `MADE` and two kinds that stay unaffected. Short writes may be
 /// messages between parent and child, and reading a limit cannot fail.
-fn filter() -> &'static [SockFilter] {
+pub(crate) fn filter() -> &'static [SockFilter] {
     let (load, equal, greater, answer) = (0x20, 0x15, 0x25, 0x06);
     let (allow, notify) = (0x7fff_0000, 0x7fc0_0000);
     let third_argument = 32;

@@ -5,13 +5,14 @@
 //! the creator first. Afterwards no process writes to the record any more, and it is complete.
 
 use crate::error::Error;
+use crate::host::files;
 use crate::store::Entry;
 use crate::store::process;
 use husk_script::sys::signal::pidfd_send_signal;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::Signal;
 use rustix::event::Timespec;
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -25,17 +26,61 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 pub(crate) fn end_creator(entry: &Entry) -> Result<(), Error> {
     while let Some(creator) = open(entry)? {
         entry.mark_deleted();
-        signal(&creator, Signal::TERM)?;
-        if !leaves(entry, &creator)? {
-            signal(&creator, Signal::KILL)?;
-            process::wait_patiently(&creator)?;
+        signal(&creator.process, Signal::TERM)?;
+        if !leaves(entry, &creator.process)? {
+            creator.kill_with_children()?;
         }
     }
     Ok(())
 }
 
-/// Opens a pidfd of the creator, which refers to it even if its pid is reused.
-fn open(entry: &Entry) -> Result<Option<OwnedFd>, Error> {
+struct Creator {
+    pid: Pid,
+    process: OwnedFd,
+}
+
+impl Creator {
+    /// Kills it and the processes that it has started: the container's first one, which may not be recorded yet, and
+    /// hooks. The first process ends without its creator as soon as it runs, but it may be frozen or stopped.
+    fn kill_with_children(&self) -> Result<(), Error> {
+        let children = self.children()?;
+        signal(&self.process, Signal::KILL)?;
+        process::wait_patiently(&self.process)?;
+        children.iter().try_for_each(process::order)?;
+        children.iter().try_for_each(process::wait_patiently)
+    }
+
+    /// Opens pidfds of its children. Returns none if the kernel does not list children (`CONFIG_PROC_CHILDREN`).
+    fn children(&self) -> Result<Vec<OwnedFd>, Error> {
+        let mut opened = Vec::new();
+        for pid in self.listed_children()? {
+            match pidfd_open(pid, PidfdFlags::empty()) {
+                Err(Errno::SRCH) => {}
+                child => opened
+                    .push((pid, child.map_err(|errno| Error::kernel("open a child of the creator", errno))?)),
+            }
+        }
+        // Those that are still children have not been reaped, so their pids were not reused before they were opened.
+        let still = self.listed_children()?;
+        Ok(opened.into_iter().filter(|(pid, _)| still.contains(pid)).map(|(_, child)| child).collect())
+    }
+
+    fn listed_children(&self) -> Result<Vec<Pid>, Error> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid);
+        match files::read_procfs(&path) {
+            Ok(pids) => {
+                Ok(pids.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
+            }
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(Error::file("read", path, error)),
+        }
+    }
+}
+
+/// Opens a pidfd of the creator.
+fn open(entry: &Entry) -> Result<Option<Creator>, Error> {
     while let Some(pid) = entry.creator()? {
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(Errno::SRCH) => continue,
@@ -43,7 +88,7 @@ fn open(entry: &Entry) -> Result<Option<OwnedFd>, Error> {
         };
         // The creator still holds the mark, so its pid was not reused before it was opened.
         if entry.creator()? == Some(pid) {
-            return Ok(Some(process));
+            return Ok(Some(Creator { pid, process }));
         }
     }
     Ok(None)
