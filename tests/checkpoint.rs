@@ -5,6 +5,7 @@
 
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
+use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -445,18 +446,75 @@ fn container_continues_after_restore() {
     }
 }
 
+// containerd gives its shim FIFOs, and a user may redirect the output to a file. Neither is among the container's mounts.
+#[test]
+fn streams_that_are_files_of_the_host_are_replaced() {
+    need!(criu_works(), NEEDS_CRIU);
+    need!(is_husk(), "runc refuses such a container");
+    let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("echo"), Images::new());
+    let host = TempDir::new().unwrap();
+    let [fifo, log, other] = ["fifo", "log", "other"].map(|name| host.path().join(name));
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // Opened for both, so that neither end waits for the other.
+    let open = || File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut input = open();
+    let streams = [open().into(), File::create(&log).unwrap().into(), Stdio::null()];
+    assert!(runtime.running_with(&bundle, &["--detach"], streams).wait().unwrap().success());
+    writeln!(input, "one").unwrap();
+    grows_to(&log, "0 one\n");
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+
+    let restore = |stdin: Stdio, stdout: Stdio| {
+        let mut command = runtime.command("restore");
+        command.arg("--image-path").arg(images.path()).arg("--bundle").arg(bundle.path()).arg("c");
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let (stdin, mut input) = pipe();
+    let (output, stdout) = pipe();
+    let mut restored = restore(stdin.into(), stdout.into());
+    writeln!(input, "two").unwrap();
+    assert_eq!(BufReader::new(output).lines().next().unwrap().unwrap(), "1 two");
+    drop(input);
+    assert_eq!(restored.wait().unwrap().code(), Some(42));
+
+    // The new file keeps its own position.
+    let mut file = File::create(&other).unwrap();
+    writeln!(file, "earlier").unwrap();
+    let mut input = open();
+    let mut restored = restore(open().into(), file.into());
+    writeln!(input, "three").unwrap();
+    grows_to(&other, "earlier\n1 three\n");
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    restored.wait().unwrap();
+    assert_eq!(fs::read_to_string(&log).unwrap(), "0 one\n");
+}
+
+/// Waits until a file has this content. Fails if it gets another one.
+fn grows_to(path: &Path, content: &str) {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY).unwrap();
+    loop {
+        let read = fs::read_to_string(path).unwrap();
+        if read == content {
+            return;
+        }
+        assert!(content.starts_with(&read), "{read:?}");
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
+        inotify::Reader::new(&watch, &mut buffer).next().unwrap();
+    }
+}
+
 #[test]
 fn failure_of_criu_is_explained_and_the_container_goes_on() {
     need!(criu_works(), NEEDS_CRIU);
     need!(is_husk(), "other runtimes print CRIU's own errors");
     let (images, host) = (Images::new(), TempDir::new().unwrap());
-    let (bundle, runtime) = (Bundle::running("wait"), Runtime::under_test());
-    let log = File::create(host.path().join("log")).unwrap();
-    let streams = [Stdio::null(), log.into(), Stdio::null()];
-    assert!(runtime.running_with(&bundle, &["--detach"], streams).wait().unwrap().success());
+    let (bundle, path) = (Bundle::running("wait"), host.path().join("log"));
+    let script = format!("exec \"$@\" </dev/null >/dev/null 2>&1 3>{}", path.display());
+    let runtime = Runtime::under_test();
+    runtime.through(&script, "run", &bundle, &["--detach", "--preserve-fds", "1"]).succeeds();
     let failed = runtime.call("checkpoint", &["--image-path", images.text(), "c"]);
-    let path = host.path().join("log");
-    failed.fails(1, &format!("descriptor 1 is {}, a file outside of the container", path.display()));
+    failed.fails(1, &format!("descriptor 3 is {}, a file outside of the container", path.display()));
     assert_eq!(runtime.status(), "running");
 }
 

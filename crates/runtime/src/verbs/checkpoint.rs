@@ -136,7 +136,7 @@ pub fn checkpoint(
         }
         CheckpointScope::Whole => {
             name_mounts(&container, &probe::cgroup(), process.pid, &mut options)?;
-            streams::keep(&record, &directories.images)?;
+            streams::keep(&record, process.pid, &directories.images, &mut options)?;
             CriuRequest::Dump
         }
     };
