@@ -1,6 +1,7 @@
 #!/bin/bash
 # Tests containerd through ctr, with husk as the binary that its shim calls, or with husk's own shim.
 packages='containerd runc busybox-static iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/criu.sh"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
@@ -199,6 +200,48 @@ check_thirty_containers_at_once() {
     done
     for i in "${pids[@]}"; do wait "$i"; done
     same 30 "$(ctr tasks ls --quiet | wc -l)"
+}
+
+# Starts a container that counts.
+count_in() { # NAME
+    run --detach -- "$1" sh -c "$counting"
+    eventually ctr tasks exec --exec-id "is-it-$RANDOM" "$1" test -s /data/n
+}
+count_of() { ctr tasks exec --exec-id "count-$RANDOM" "$1" cat /data/n; }
+
+# Restores a container of the same or of another name. ctr waits for it to end.
+restore() { # NAME
+    ctr containers restore --rw --live "$1" saved &
+    eventually ctr tasks exec --exec-id "is-it-$RANDOM" "$1" true
+}
+
+check_checkpoint_of_a_task() {
+    local count
+    needs_criu
+    count_in c
+    count=$(count_of c)
+    ctr tasks checkpoint --image-path "$work/first" c
+    test -s "$work/first/inventory.img"
+    same RUNNING "$(status_of c)"
+    counts_from c "$count"
+    ctr tasks checkpoint --exit --image-path "$work/second" c
+    test -s "$work/second/inventory.img"
+    eventually sh -c 'ctr tasks ls | grep -q STOPPED'
+}
+
+check_checkpoint_is_restored() {
+    local count
+    needs_criu
+    count_in c
+    count=$(count_of c)
+    ctr containers checkpoint --image --rw --task c saved
+    counts_from c "$count"
+    ctr tasks kill --signal KILL c
+    eventually sh -c 'ctr tasks ls | grep -q STOPPED'
+    ctr tasks delete c || true
+    ctr containers delete c
+    restore d
+    counts_from d "$count"
 }
 
 # --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------

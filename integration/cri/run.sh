@@ -2,6 +2,7 @@
 # Does what a node of Kubernetes does through CRI, with husk as the handler of a RuntimeClass. The node's engine is
 # containerd, unless `node` names a file that defines the functions of containerd.sh for another engine.
 packages="${node_packages:-containerd} containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler"
+. "$(dirname "$0")/../lib/criu.sh"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 . "${node:-$root/integration/cri/containerd.sh}"

@@ -2,6 +2,7 @@
 # Tests docker with husk as an additional runtime, and as the default runtime. A room that sets `shim` runs husk's own
 # shim.
 packages='docker.io runc tini busybox-static iptables iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/criu.sh"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
@@ -13,11 +14,12 @@ before_checks() {
     docker load --quiet --input "$work/image.tar"
 }
 
-# The host may have neither systemd to make cgroups, nor the kernel modules that docker asks for.
+# The host may have neither systemd to make cgroups, nor the kernel modules that docker asks for. Only an experimental
+# docker has checkpoints.
 start_docker() { # OPTION...
     local driver=cgroupfs
     if systemd_runs; then driver=systemd; fi
-    start dockerd dockerd --exec-opt "native.cgroupdriver=$driver" --storage-driver overlay2 "$@"
+    start dockerd dockerd --exec-opt "native.cgroupdriver=$driver" --storage-driver overlay2 --experimental "$@"
     eventually docker version
 }
 
@@ -276,6 +278,37 @@ check_twenty_containers_at_once() {
     done
     for i in "${pids[@]}"; do wait "$i"; done
     same 20 "$(docker ps --quiet | wc -l)"
+}
+
+# Starts a container `box` that counts.
+count_in_box() {
+    docker run --detach --runtime husk --name box --network none "$image" sh -c "$counting"
+    eventually docker exec box test -s /data/n
+}
+count_of() { docker exec "$1" cat /data/n; }
+
+check_checkpoint_and_start() {
+    local count
+    needs_criu
+    count_in_box
+    count=$(count_of box)
+    docker checkpoint create box first
+    eventually sh -c '[ "$(docker inspect --format "{{.State.Status}}" box)" = exited ]'
+    contains '^first' "$(docker checkpoint ls box)"
+    docker start --checkpoint first box
+    counts_from box "$count"
+    docker checkpoint rm box first
+    same '' "$(docker checkpoint ls box | grep first || true)"
+}
+
+check_checkpoint_leaves_the_container_running() {
+    local count
+    needs_criu
+    count_in_box
+    count=$(count_of box)
+    docker checkpoint create --leave-running box first
+    same running "$(inspect '{{.State.Status}}')"
+    counts_from box "$count"
 }
 
 # --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Tests podman and buildah with husk as their runtime.
 packages='podman buildah conmon crun runc netavark aardvark-dns catatonit uidmap slirp4netns busybox-static iptables iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/criu.sh"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/podman.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -525,28 +526,14 @@ check_fifty_containers_at_once() {
     same '' "$(ls -A /run/husk 2>/dev/null)"
 }
 
-needs_criu() {
-    need 'criu is not installed' command -v criu
-    need 'criu does not work on this kernel' criu check
-    need 'husk has no checkpoint' husk checkpoint --help
-}
-
-# Starts a container that counts in the file /data/n.
+# Starts a container that counts.
 count_in() { # NAME OPTION...
     local name=$1
     shift
-    podman run --detach --name "$name" "$@" "$image" \
-        sh -c 'mkdir -p /data; i=0; while :; do i=$((i + 1)); echo $i >/data/new; mv /data/new /data/n; sleep 0.1; done'
+    podman run --detach --name "$name" "$@" "$image" sh -c "$counting"
     eventually podman exec "$name" test -s /data/n
 }
-
-# Fails unless the container counts from this number on.
-counts_from() { # NAME NUMBER
-    local number
-    number=$(podman exec "$1" cat /data/n)
-    [ "$number" -ge "$2" ] || { echo "counts from $number instead of $2"; return 1; }
-    eventually sh -c "[ \$(podman exec $1 cat /data/n) -gt $number ]"
-}
+count_of() { podman exec "$1" cat /data/n; }
 
 check_checkpoint_and_restore() {
     needs_criu
@@ -558,43 +545,43 @@ check_checkpoint_and_restore() {
 }
 
 check_checkpoint_is_imported_under_another_name() {
-    local number
+    local count
     needs_criu
     count_in c --network none --volume counts:/data
     podman container checkpoint --export "$work/c.tar.gz" c
     podman rm c
-    number=$(cat "$(podman volume inspect --format '{{.Mountpoint}}' counts)/n")
+    count=$(cat "$(podman volume inspect --format '{{.Mountpoint}}' counts)/n")
     podman volume rm counts
     podman container restore --import "$work/c.tar.gz" --name d
-    counts_from d "$number"
+    counts_from d "$count"
     podman rm --force --time 0 d
     podman volume rm counts
 }
 
 check_checkpoint_leaves_the_container_running() {
-    local number
+    local count
     needs_criu
     count_in c --network none
-    number=$(podman exec c cat /data/n)
+    count=$(count_of c)
     podman container checkpoint --leave-running --keep --export "$work/running.tar" --compress none c
     same running "$(podman inspect --format '{{.State.Status}}' c)"
-    counts_from c "$number"
+    counts_from c "$count"
     podman container restore --import "$work/running.tar" --name d
-    counts_from d "$number"
+    counts_from d "$count"
     podman rm --force --time 0 d
 }
 
 check_checkpoint_of_memory_ahead_of_time() {
-    local number
+    local count
     needs_criu
     need 'the kernel does not track which pages are written' criu check --feature mem_dirty_track
     count_in c --network none
     podman container checkpoint --pre-checkpoint --export "$work/pre.tar" c
-    number=$(podman exec c cat /data/n)
+    count=$(count_of c)
     podman container checkpoint --with-previous --export "$work/rest.tar" c
     podman rm c
     podman container restore --import-previous "$work/pre.tar" --import "$work/rest.tar"
-    counts_from c "$number"
+    counts_from c "$count"
 }
 
 check_checkpoint_keeps_locks_and_connections() {
