@@ -283,6 +283,26 @@ check_ten_pods_at_once() {
     same 10 "$(cri ListPodSandbox | jq '.items | length')"
 }
 
+count_of() { cri exec "$1" cat /data/n; }
+has_checkpoints() { ! cri CheckpointContainer '{"container_id": "none"}' 2>&1 | grep -qi 'unimplemented\|not implemented'; }
+
+# An engine restores a container whose image is the archive of a checkpoint.
+check_checkpoint_is_restored_in_another_pod() {
+    local count
+    needs_criu
+    need 'this engine has no CheckpointContainer' has_checkpoints
+    make_both '{}' sh -c "$counting"
+    eventually cri exec "$container" test -s /data/n
+    count=$(count_of "$container")
+    cri CheckpointContainer "{\"container_id\": \"$container\", \"location\": \"$work/saved.tar\", \"timeout\": 60}"
+    counts_from "$container" "$count"
+    after_check
+    make_pod '{"pid": "CONTAINER"}'
+    make_container "{\"image\": {\"image\": \"$work/saved.tar\"}}"
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    counts_from "$container" "$count"
+}
+
 # --- Failures. ------------------------------------------------------------------------------------------------------
 
 # Runs a container. Fails if it cannot start; otherwise prints how it ended and returns its exit code.
