@@ -291,6 +291,7 @@ check_checkpoint_is_restored_in_another_pod() {
     local count
     needs_criu
     need 'this engine has no CheckpointContainer' has_checkpoints
+    prepare_restore
     make_both '{}' sh -c "$counting"
     eventually cri exec "$container" test -s /data/n
     count=$(count_of "$container")

@@ -76,6 +76,8 @@ runs_on_husk() { # POD CONTAINER
     [ -d "/run/husk/$2" ]
 }
 
+prepare_restore() { :; }
+
 # Prints the cgroups of pods that name no parent.
 more_cgroups() {
     echo crio
