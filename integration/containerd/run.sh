@@ -215,15 +215,22 @@ restore() { # NAME
     eventually ctr tasks exec --exec-id "is-it-$RANDOM" "$1" true
 }
 
+# Fails with husk's own shim under containerd 1.6.
+ctr_knows_the_shim() { [ "${shim-}" != io.containerd.husk.v1 ] || [ "${configuration-}" = config-v3.toml ]; }
+
 check_checkpoint_of_a_task() {
     local count
     needs_criu
+    need 'ctr of containerd 1.6 gives options of a checkpoint only to the shim for runc' \
+        ctr_knows_the_shim
     count_in c
     count=$(count_of c)
     ctr tasks checkpoint --image-path "$work/first" c
     test -s "$work/first/inventory.img"
     same RUNNING "$(status_of c)"
     counts_from c "$count"
+    # ctr makes an image for shims that are not for runc, and names it by the second.
+    ctr images ls --quiet | grep checkpoint | xargs --no-run-if-empty ctr images rm
     ctr tasks checkpoint --exit --image-path "$work/second" c
     test -s "$work/second/inventory.img"
     eventually sh -c 'ctr tasks ls | grep -q STOPPED'
@@ -232,6 +239,8 @@ check_checkpoint_of_a_task() {
 check_checkpoint_is_restored() {
     local count
     needs_criu
+    need 'ctr of containerd 1.6 restores only containers whose runtime has options' \
+        ctr_knows_the_shim
     count_in c
     count=$(count_of c)
     ctr containers checkpoint --image --rw --task c saved

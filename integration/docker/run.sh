@@ -281,8 +281,10 @@ check_twenty_containers_at_once() {
 }
 
 # Starts a container `box` that counts.
+# docker 28 restores no container with a network of its own: it asks for the network of a process that is not there yet
+# (daemon/start_linux.go).
 count_in_box() {
-    docker run --detach --runtime husk --name box --network none "$image" sh -c "$counting"
+    docker run --detach --runtime husk --name box --network "${checkpoint_network:-none}" "$image" sh -c "$counting"
     eventually docker exec box test -s /data/n
 }
 count_of() { docker exec "$1" cat /data/n; }
@@ -299,6 +301,8 @@ check_checkpoint_and_start() {
     count_in_box
     count=$(count_of box)
     docker checkpoint create box first
+    # docker does not tell other shims than its own that the container is to end (libcontainerd/remote/client.go).
+    [ -z "${shim-}" ] || docker kill box
     eventually sh -c '[ "$(docker inspect --format "{{.State.Status}}" box)" = exited ]'
     contains '^first' "$(docker checkpoint ls box)"
     eventually has_an_answer docker start --checkpoint first box

@@ -15,7 +15,7 @@ use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,6 +41,13 @@ macro_rules! need {
     };
 }
 pub(crate) use need;
+
+/// Returns the PATH of shims. The tester's own comes first, since CRIU may be there.
+fn path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
+    path
+}
 
 /// Reports a skipped test, bypassing the capture of output, so that it can be counted.
 pub(crate) fn skip(reason: &str) {
@@ -225,7 +232,7 @@ impl Engine {
             .args(["-publish-binary", "/usr/bin/containerd", "-id", id])
             .current_dir(self.path(id))
             .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", path())
             .env("GOMAXPROCS", "2")
             .env("TTRPC_ADDRESS", self.text("ttrpc"))
             .stdin(file)

@@ -1,5 +1,7 @@
 //! Tests of the shim from outside, without containerd: the tests play it.
 
+/// Checkpoints, and containers that are restored from them.
+mod checkpoint;
 /// A client of the task service.
 mod client;
 /// Bundles, `start` and `delete`.

@@ -11,7 +11,7 @@ use crate::streams::console::Console;
 use crate::streams::{Opened, Stdio, check_fifos, open_streams};
 use crate::verbs::{Create, Verb};
 use crate::wire::events::{TaskCreate, TaskExecAdded, TaskIo};
-use crate::wire::task::{CreateRequest, ExecRequest, PidResponse};
+use crate::wire::task::{CreateRequest, ExecRequest};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,15 @@ impl Daemon {
         };
         self.keep_options(&task)?;
         if task.checkpoint.is_some() {
-            // `Start` restores it.
-            let response = Served::with(&PidResponse { pid: 0 });
-            self.tell_created(&task);
-            self.tasks.insert(task.id.clone(), task);
-            return response;
+            // `Start` restores it. Before that, containerd adds the files that the container had changed.
+            if task.mounts.is_empty() {
+                return Ok(Served::Now(self.mounted(task)));
+            }
+            let verb = Verb::Mount { bundle: task.bundle.clone(), rootfs: task.mounts.clone() };
+            let mut opened = Opened::default();
+            let running = run(&task, verb, &mut opened)?;
+            self.follow(call, running, Then::Mounted(Box::new(task)), opened);
+            return Ok(Served::Later);
         }
         let mut opened = self.open(&task, &task.first, &task.id)?;
         let running = run(&task, Verb::Create(create_of(&task, &opened)), &mut opened)?;

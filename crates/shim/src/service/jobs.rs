@@ -27,6 +27,8 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) enum Then {
     Created(Box<Task>),
+    /// The root file system of a container that `Start` restores is mounted.
+    Mounted(Box<Task>),
     /// The remains of a `Create` that was killed are removed. The call fails.
     Removed(String, Failure),
     /// The first process's program has begun.
@@ -63,7 +65,7 @@ impl Daemon {
     /// Whether a container of this id is being created.
     pub(super) fn is_creating(&self, id: &str) -> bool {
         self.jobs.values().any(|job| match &job.then {
-            Then::Created(task) => task.id == id,
+            Then::Created(task) | Then::Mounted(task) => task.id == id,
             Then::Removed(removed, _) => removed == id,
             _ => false,
         })
@@ -82,11 +84,12 @@ impl Daemon {
             self.log.write("warning", &warning);
         }
         let answer = match then {
-            Then::Created(task) if signal.is_some() && result.is_err() => {
+            Then::Created(task) | Then::Mounted(task) if signal.is_some() && result.is_err() => {
                 return self.remove_half_made(call, &task, result);
             }
             Then::Removed(_, failure) => Err(failure),
             Then::Created(task) => result.and_then(|pid| self.created(*task, pid, opened)),
+            Then::Mounted(task) => result.map(|_| self.mounted(*task)),
             Then::Started(id) => self.started(&id, result.map(drop)),
             Then::Joined(key) => self.joined(&key, result, opened),
             Then::Deleted(id) => self.deleted(&id, result.map(drop)),
@@ -126,6 +129,12 @@ impl Daemon {
         self.tell_early_exit(pid);
         attached?;
         Ok(PidResponse { pid }.encode_to_vec())
+    }
+
+    pub(super) fn mounted(&mut self, task: Task) -> Vec<u8> {
+        self.tell_created(&task);
+        self.tasks.insert(task.id.clone(), task);
+        PidResponse { pid: 0 }.encode_to_vec()
     }
 
     fn started(&mut self, id: &str, result: Result<(), Failure>) -> Result<Vec<u8>, Failure> {

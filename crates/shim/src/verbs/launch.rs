@@ -65,7 +65,7 @@ pub(crate) fn launch(
         .stdout(stdio(streams.stdout))
         .stderr(stdio(streams.stderr))
         .fd(DESCRIPTOR, passed);
-    if request.verb.makes_process() {
+    if request.verb.ends_with_daemon() {
         command.parent_death_signal(Signal::TERM);
     }
     let child = command.spawn_and_exec().map_err(|error| unknown(failed, &error.to_string()))?;

@@ -8,13 +8,13 @@
 //!
 //! # When the daemon dies
 //!
-//! The kernel then sends SIGTERM to the process of a verb that makes something: `create`, `restore` and `exec`. No
-//! process would read the streams of such a container. While the file systems are mounted, the signal ends the process at
+//! The kernel then sends SIGTERM to the process of a verb that makes something: `create`, `mount`, `restore` and `exec`.
+//! No process would read the streams of such a container. While the file systems are mounted, the signal ends the process at
 //! once. From there on husk-runtime handles the signal: it removes all that it has made. The other verbs finish.
 //!
-//! `containerd-shim-husk-v1 delete`, which containerd runs when it loses the connection, removes the rest. It performs `delete` with `force`: husk-runtime ends a creator that still runs, and then removes the container, its
-//! processes and its cgroup. Afterwards the root file system is unmounted, with all mounts that an interrupted `create`
-//! has made.
+//! `containerd-shim-husk-v1 delete`, which containerd runs when it loses the connection, removes the rest. It performs
+//! `delete` with `force`: husk-runtime ends a creator that still runs, and then removes the container, its processes and
+//! its cgroup. Afterwards the root file system is unmounted, with all mounts that an interrupted `create` has made.
 
 mod images;
 mod launch;
@@ -51,6 +51,11 @@ pub(crate) struct VerbRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     Create(Create),
+    /// Mounts the root file system of a container that is restored later.
+    Mount {
+        bundle: PathBuf,
+        rootfs: Vec<Mount>,
+    },
     Restore(Restore),
     Start {
         id: String,
@@ -89,7 +94,8 @@ pub(crate) struct Create {
     pub(crate) no_new_keyring: bool,
 }
 
-/// Creates a container from a checkpoint. CRIU finds images of earlier checkpoints by itself: the images link to them.
+/// Creates a container from a checkpoint, with the root file system that `Mount` has mounted. CRIU finds images of
+/// earlier checkpoints by itself: the images link to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Restore {
     pub(crate) create: Create,
@@ -143,7 +149,7 @@ impl Verb {
     /// Returns the words that begin the verb's errors. They are those of containerd-shim-runc-v2.
     fn failed(&self) -> &'static str {
         match self {
-            Self::Create(_) => "OCI runtime create failed",
+            Self::Create(_) | Self::Mount { .. } => "OCI runtime create failed",
             Self::Restore(_) => "OCI runtime restore failed",
             Self::Start { .. } => "OCI runtime start failed",
             Self::Exec(_) => "OCI runtime exec failed",
@@ -155,9 +161,9 @@ impl Verb {
         }
     }
 
-    /// Whether the verb makes a process. See the module documentation for what depends on it.
-    fn makes_process(&self) -> bool {
-        matches!(self, Self::Create(_) | Self::Restore(_) | Self::Exec(_))
+    /// Whether the kernel ends the verb's process when the daemon dies. See the module documentation.
+    fn ends_with_daemon(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::Mount { .. } | Self::Restore(_) | Self::Exec(_))
     }
 }
 
@@ -177,6 +183,7 @@ mod tests {
         };
         vec![
             Verb::Create(create.clone()),
+            Verb::Mount { bundle: "/bundle".into(), rootfs: create.rootfs.clone() },
             Verb::Restore(Restore { create, image: "/image".into(), work: None }),
             Verb::Start { id: id() },
             Verb::Exec(Exec { id: id(), process: "{\"args\":[\"\u{1}\"]}".into(), console_socket: None }),

@@ -7,7 +7,6 @@
 mod layers;
 mod options;
 
-use super::Create;
 use crate::failure::{Code, Failure};
 use crate::wire::Mount;
 use husk_runtime::Cause;
@@ -41,13 +40,17 @@ const LAYERS: &str = "mapped-layers";
 /// # Errors
 ///
 /// If a mount cannot be made, or the error of `act`.
-pub(super) fn with_root<T>(create: &Create, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    if create.rootfs.is_empty() {
+pub(super) fn with_root<T>(
+    bundle: &Path,
+    mounts: &[Mount],
+    act: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if mounts.is_empty() {
         return act();
     }
-    let root = create.bundle.join("rootfs");
+    let root = bundle.join("rootfs");
     let mut made = 0;
-    let done = mount_root(&root, &create.rootfs, &mut made).and_then(|()| act());
+    let done = mount_root(&root, mounts, &mut made).and_then(|()| act());
     if done.is_err() {
         let why = "the first error is reported, and containerd deletes the container";
         (0..made).for_each(|_| tolerate(take_off(&root), why));

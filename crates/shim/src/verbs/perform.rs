@@ -1,8 +1,6 @@
 //! The child's side: performs the verb that the daemon has requested.
 
-use super::{
-    Checkpoint, Create, DESCRIPTOR, Exec, Outcome, PROGRAM, Restore, Verb, VerbRequest, images, mounts,
-};
+use super::{Checkpoint, Create, DESCRIPTOR, Exec, Outcome, PROGRAM, Verb, VerbRequest, images, mounts};
 use crate::failure::{Code, Failure};
 use husk_runtime::exec::{ExecProgram, ExecRequest, Paused, Wait};
 use husk_runtime::restore::RestoreRequest;
@@ -14,7 +12,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Performs the verb whose request is in the memfd, and writes the outcome there. Returns the exit code.
 pub(crate) fn perform() -> u8 {
@@ -81,13 +79,14 @@ impl Performer {
         match verb {
             Verb::Create(create) => {
                 let request = self.create_request(&create);
-                mounts::with_root(&create, || {
+                mounts::with_root(&create.bundle, &create.rootfs, || {
                     let warn = keep(&mut self.warnings);
                     let created = husk_runtime::create(&self.store, &request, warn);
                     created.map(Some).map_err(|error| explain(self.failed, error))
                 })
             }
-            Verb::Restore(restore) => self.restore(restore),
+            Verb::Mount { bundle, rootfs } => mounts::with_root(&bundle, &rootfs, || Ok(None)),
+            Verb::Restore(restore) => self.restore(&restore.create, restore.image, restore.work),
             Verb::Exec(exec) => self.exec(exec),
             Verb::Start { id } => {
                 self.told(|store, warnings| husk_runtime::start(store, &id, keep(warnings)))
@@ -130,18 +129,21 @@ impl Performer {
         }
     }
 
-    fn restore(&mut self, Restore { create, image, work }: Restore) -> Result<Option<u32>, Failure> {
+    fn restore(
+        &mut self,
+        create: &Create,
+        image: PathBuf,
+        work: Option<PathBuf>,
+    ) -> Result<Option<u32>, Failure> {
         let request = RestoreRequest {
-            creation: self.create_request(&create),
+            creation: self.create_request(create),
             settings: images::settings_of_restore(image, work),
             lsm_profile: None,
             lsm_mount_context: None,
         };
-        mounts::with_root(&create, || {
-            let warn = keep(&mut self.warnings);
-            let restored = husk_runtime::restore(&self.store, &request, RunMode::Detached, warn);
-            restored.map(pid).map_err(|error| explain(self.failed, error))
-        })
+        let warn = keep(&mut self.warnings);
+        let restored = husk_runtime::restore(&self.store, &request, RunMode::Detached, warn);
+        restored.map(pid).map_err(|error| explain(self.failed, error))
     }
 
     fn exec(&mut self, Exec { id, process, console_socket }: Exec) -> Result<Option<u32>, Failure> {

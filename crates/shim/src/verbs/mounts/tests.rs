@@ -2,7 +2,6 @@
 
 use super::{below, unmount_root, with_root};
 use crate::failure::{Code, Failure};
-use crate::verbs::Create;
 use crate::wire::Mount;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::geteuid;
@@ -35,8 +34,9 @@ impl Bundle {
         self.path("bundle/rootfs")
     }
 
-    fn create(&self, rootfs: Vec<Mount>) -> Create {
-        Create { bundle: self.path("bundle"), rootfs, ..Create::default() }
+    /// Mounts the root file system, which stays.
+    fn mount(&self, mounts: &[Mount]) -> Result<(), Failure> {
+        with_root(&self.path("bundle"), mounts, || Ok(()))
     }
 
     fn bind(&self, source: &str, target: &str, options: &[&str]) -> Mount {
@@ -96,7 +96,7 @@ fn mount_points_below_a_directory_are_found_last_first() {
 #[test]
 fn root_without_mounts_is_not_touched() {
     let bundle = Bundle::new();
-    with_root(&bundle.create(Vec::new()), || Ok(())).unwrap();
+    bundle.mount(&[]).unwrap();
     assert!(!bundle.root().exists());
     unmount_root(&bundle.root()).unwrap();
 }
@@ -108,7 +108,7 @@ fn bind_mount_gets_its_options() {
     }
     let bundle = Bundle::new();
     let mounts = vec![bundle.bind("lower/1/fs", "", &["rbind", "ro", "nosuid"])];
-    with_root(&bundle.create(mounts), || Ok(())).unwrap();
+    bundle.mount(&mounts).unwrap();
     assert!(bundle.root().join("one").exists());
     let flags = statvfs(bundle.root()).unwrap().f_flag;
     assert!(flags.contains(StatVfsMountFlags::RDONLY | StatVfsMountFlags::NOSUID));
@@ -126,7 +126,7 @@ fn overlay_with_more_layers_than_fit_in_a_page_is_mounted() {
         let bundle = Bundle::new();
         let mounts = vec![bundle.overlay(&[], times)];
         let before = std::env::current_dir().unwrap();
-        with_root(&bundle.create(mounts), || Ok(())).unwrap();
+        bundle.mount(&mounts).unwrap();
         assert_eq!(std::env::current_dir().unwrap(), before);
         assert!(bundle.root().join("one").exists() && bundle.root().join("two").exists());
     }
@@ -139,7 +139,7 @@ fn owners_of_an_overlays_files_are_mapped() {
     }
     let bundle = Bundle::new();
     let mounts = vec![bundle.overlay(&["uidmap=0:100000:65536", "gidmap=0:200000:65536"], 0)];
-    with_root(&bundle.create(mounts), || Ok(())).unwrap();
+    bundle.mount(&mounts).unwrap();
     let one = fs::metadata(bundle.root().join("one")).unwrap();
     assert_eq!((one.uid(), one.gid()), (100_000, 200_000));
     assert!(!bundle.path("bundle/mapped-layers").exists());
@@ -155,12 +155,12 @@ fn target_is_resolved_within_the_root() {
     symlink(bundle.path("work"), bundle.path("lower/1/fs/link")).unwrap();
     let root = bundle.bind("lower/1/fs", "", &["bind"]);
     let outside = vec![root.clone(), bundle.bind("lower/2/fs", "/link", &["bind"])];
-    let refused = with_root(&bundle.create(outside), || Ok(())).unwrap_err();
+    let refused = bundle.mount(&outside).unwrap_err();
     assert!(refused.message.contains("no such file or directory"), "{refused:?}");
     assert!(!is_mounted(&bundle.root()));
     fs::create_dir(bundle.path("lower/1/fs/inside")).unwrap();
     let inside = vec![root, bundle.bind("lower/2/fs", "/inside", &["bind"])];
-    with_root(&bundle.create(inside), || Ok(())).unwrap();
+    bundle.mount(&inside).unwrap();
     assert!(bundle.root().join("inside/two").exists());
     unmount_root(&bundle.root()).unwrap();
     assert!(!is_mounted(&bundle.root()));
@@ -173,22 +173,22 @@ fn failed_creation_unmounts_the_root() {
     }
     let bundle = Bundle::new();
     let mounts = vec![bundle.bind("lower/1/fs", "", &["bind"])];
-    let failed = with_root(&bundle.create(mounts.clone()), || {
+    let failed = with_root(&bundle.path("bundle"), &mounts, || {
         assert!(is_mounted(&bundle.root()));
         Err::<(), _>(failure())
     });
     assert_eq!(failed, Err(failure()));
     assert!(!is_mounted(&bundle.root()));
     // Mounts that were there before stay.
-    with_root(&bundle.create(mounts.clone()), || Ok(())).unwrap();
-    with_root(&bundle.create(mounts.clone()), || Err::<(), _>(failure())).unwrap_err();
+    bundle.mount(&mounts).unwrap();
+    with_root(&bundle.path("bundle"), &mounts, || Err::<(), _>(failure())).unwrap_err();
     assert!(is_mounted(&bundle.root()));
     unmount_root(&bundle.root()).unwrap();
-    let missing = mounts.into_iter().chain([bundle.bind("missing", "", &["bind"])]).collect();
-    let failed = with_root(&bundle.create(missing), || Ok(())).unwrap_err();
+    let missing: Vec<_> = mounts.into_iter().chain([bundle.bind("missing", "", &["bind"])]).collect();
+    let failed = bundle.mount(&missing).unwrap_err();
     assert!(failed.message.starts_with("failed to mount rootfs component: mount bind "), "{failed:?}");
     let lonely = vec![bundle.bind("lower/1/fs", "/work", &["bind"])];
-    assert_eq!(with_root(&bundle.create(lonely), || Ok(())).unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(bundle.mount(&lonely).unwrap_err().code, Code::InvalidArgument);
     assert!(!is_mounted(&bundle.root()));
 }
 
@@ -198,10 +198,10 @@ fn every_mount_is_unmounted_and_no_symlink_is_followed() {
         return;
     }
     let bundle = Bundle::new();
-    let mounts = || vec![bundle.bind("lower/1/fs", "", &["bind"])];
+    let mounts = [bundle.bind("lower/1/fs", "", &["bind"])];
     // Two mounts on top of each other.
-    with_root(&bundle.create(mounts()), || Ok(())).unwrap();
-    with_root(&bundle.create(mounts()), || Ok(())).unwrap();
+    bundle.mount(&mounts).unwrap();
+    bundle.mount(&mounts).unwrap();
     let link = bundle.path("bundle/link");
     symlink(bundle.root(), &link).unwrap();
     unmount_root(&link).unwrap();
