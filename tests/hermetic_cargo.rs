@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::NamedTempFile;
 
 /// A copy of the example project, with husk as cargo's runner.
 struct CargoProject {
@@ -151,7 +152,11 @@ fn doctests_and_benches_run_in_sandboxes() {
     };
     // A doctest has pid 2 only inside a sandbox.
     let test = "/// assert_eq!(std::process::id(), 2);\n/// ```\n";
-    let documented = format!("/// ```\n{test}/// ```standalone_crate\n{test}pub fn documented() {{}}\n");
+    // rustdoc's binaries are below /tmp, which the sandbox replaces.
+    let of_host = NamedTempFile::new_in("/tmp").unwrap();
+    let sees = format!("/// assert!(!std::path::Path::new({:?}).exists());\n", of_host.path());
+    let documented =
+        format!("/// ```\n{sees}{test}/// ```standalone_crate\n{sees}{test}pub fn documented() {{}}\n");
     add("here/src/lib.rs", &documented);
     add("here/Cargo.toml", "[[bench]]\nname = \"timed\"\nharness = false\n");
     fs::create_dir(project.place.path("here/benches")).unwrap();

@@ -44,6 +44,22 @@ fn callers_proc_is_used_if_parts_of_it_are_covered() {
     refused.fails(125, "refused because of --strict");
 }
 
+/// As a user's application has mounted a file system below /tmp.
+#[test]
+fn overlay_of_a_directory_with_a_mount_below_is_refused_in_words() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Project::new();
+    fs::create_dir(place.path("here/below")).unwrap();
+    let (husk, here) = (husk(&place), place.path("here"));
+    let mounted = "mount -t tmpfs none below || exit 9";
+    let seen = as_root_of_a_container(&place, &format!("{mounted}; {husk} test --overlay . -- true"));
+    seen.fails(125, &format!("overlay {here}: a file system is mounted below it; use --write, or --overlay"));
+    as_root_of_a_container(&place, &format!("{mounted}; {husk} test --write . -- true")).prints("");
+    let beside =
+        format!("mkdir beside; {mounted}; {husk} test --overlay beside -- touch beside/made; ls beside");
+    as_root_of_a_container(&place, &beside).prints("");
+}
+
 #[test]
 fn callers_sys_is_used_if_parts_of_it_are_covered() {
     need!(has_sandboxes(), "needs user namespaces");

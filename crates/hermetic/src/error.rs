@@ -57,6 +57,14 @@ pub enum Error {
     /// The program cannot be moved into its cgroup.
     #[error("limits: {0}")]
     Cgroup(husk_cgroup::Error),
+    /// A directory cannot be covered with an overlay. The kernel refuses to show what a mount covers.
+    #[error(
+        "{origin}: a file system is mounted below it; use --write, or --overlay for the directories beside that mount"
+    )]
+    MountBelow {
+        /// The option and its directory.
+        origin: String,
+    },
     /// A setting for a test is invalid.
     #[error("{0}")]
     Setting(String),

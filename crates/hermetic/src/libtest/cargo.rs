@@ -74,7 +74,9 @@ pub fn show(profile: &mut Profile) {
         return;
     }
     let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
-    let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));
+    // For a binary of rustdoc, which is below /tmp, this would be the host's /tmp.
+    let target = directory.parent().and_then(Path::parent).filter(|_| is_dep(profile));
+    let tmp = target.map(|target| target.join("tmp"));
     let mut shown = vec![Show { path: directory.to_owned(), access: PathAccess::Read }];
     let libraries = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let libraries = env::split_paths(&libraries).filter(|path| path.is_dir());

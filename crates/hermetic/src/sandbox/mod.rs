@@ -26,6 +26,7 @@ use ended::Ended;
 use husk_plan::Plan;
 use husk_script::Step;
 use husk_script::sys::Errno;
+use husk_script::sys::mount::Extent;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
 use husk_script::sys::tolerate;
 use husk_spawn::Reason;
@@ -328,6 +329,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
     };
     let refused =
         |errno: Errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: errno.into(), hint };
+    let origin = || error.step().map_or("sandbox".to_owned(), |step| plan.origin(step).to_string());
     match (failed_at(&error, &plan), error.reason()) {
         (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
             program: match profile.args.first().map(|program| program.to_string_lossy()) {
@@ -342,14 +344,14 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
             refused(errno, error::unmapped(host.uid, errno))
         }
         (Some((Step::JoinNewNet, errno)), _) => refused(errno, error::no_net(errno)),
+        (Some((Step::OpenTreeOf { extent: Extent::Top, .. }, Errno::INVAL)), _) => {
+            Error::MountBelow { origin: origin() }
+        }
         (Some((Step::Mount { .. } | Step::MoveMount { .. }, errno)), _) => {
             refused(errno, error::no_mounts(errno))
         }
         (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno, error::switched_off(errno)),
-        _ => {
-            let origin = error.step().map_or("sandbox".to_owned(), |step| plan.origin(step).to_string());
-            Error::Step { origin, error }
-        }
+        _ => Error::Step { origin: origin(), error },
     }
 }
 
