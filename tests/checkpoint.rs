@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Whether CRIU can save and restore a process on this machine.
-fn criu_works() -> bool {
+pub(crate) fn criu_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     let attempt = || -> std::io::Result<bool> {
         let images = TempDir::new()?;
@@ -53,7 +53,8 @@ fn criu_knows_users() -> bool {
     (numbers.next(), numbers.next()) >= (Some(3), Some(18))
 }
 
-const NEEDS_CRIU: &str = "needs a CRIU that works with this kernel, and for users is 3.18 or newer";
+pub(crate) const NEEDS_CRIU: &str =
+    "needs a CRIU that works with this kernel, and for users is 3.18 or newer";
 
 /// A stand-in for CRIU, and the directory where it records the requests it receives.
 struct StandIn(TempDir);
@@ -99,13 +100,13 @@ fn started(bundle: &Bundle) -> Runtime {
 }
 
 /// A path for images that does not exist yet, in a temporary directory.
-struct Images {
+pub(crate) struct Images {
     path: String,
     _directory: TempDir,
 }
 
 impl Images {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let path = text(&directory.path().join("images")).to_owned();
         Self { path, _directory: directory }
@@ -115,12 +116,12 @@ impl Images {
         Path::new(&self.path)
     }
 
-    fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.path
     }
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -409,7 +410,7 @@ fn null_device_belongs_to_the_container() {
     streams(&bundle).prints("another's\nanother's\nanother's");
 }
 
-fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+pub(crate) fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     std::io::pipe().unwrap()
 }
 

@@ -10,6 +10,7 @@ mod bad_input;
 mod cgroups;
 /// Checkpoint and restore.
 mod checkpoint;
+mod checkpoint_pages;
 /// Arguments, and the answers to them.
 mod command_line;
 /// Licences, versions and dependencies of the packages, compared with deny.toml.

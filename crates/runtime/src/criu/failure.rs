@@ -37,7 +37,9 @@ pub(crate) fn explain(error: Error, log: &Log<'_>) -> Error {
         let failure = failure.split(": Error (").next().unwrap_or_default();
         return Error::Criu(format!("{failure}: {meanings} (see {})", directory.join(name).display()));
     }
-    // The answer may already contain one of them.
+    // The answer may already contain one of them, or a harmless one.
+    let failure =
+        failure.split_once(": Error (").filter(|_| words::is_harmless(&failure)).map_or(&*failure, |it| it.0);
     let new = errors.iter().filter(|line| !failure.contains(*line));
     let quoted: String = new.map(|line| format!("; {line}")).collect();
     Error::Criu(format!("{failure}{quoted} (see {})", directory.join(name).display()))

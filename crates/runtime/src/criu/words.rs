@@ -3,7 +3,7 @@
 use std::fs;
 
 /// Errors of CRIU with a constant meaning.
-const MEANINGS: [(&str, &str); 7] = [
+const MEANINGS: [(&str, &str); 8] = [
     ("Connected TCP socket", "a TCP connection is open: --tcp-established saves and restores it"),
     ("Some file locks are hold", "a file is locked: --file-locks saves and restores locks"),
     ("is not a session leader", "the session's leader is outside of the container: --shell-job allows that"),
@@ -13,6 +13,11 @@ const MEANINGS: [(&str, &str); 7] = [
         "a Unix socket is connected to a process outside of the container: --ext-unix-sk allows that",
     ),
     ("Can't create link remap", "a file is open that was deleted: --link-remap gives it a temporary name"),
+    // CRIU continues without the pipe that it could not enlarge (criu/page-pipe.c, `pipe_read_dest_init`).
+    (
+        "page-pipe: splice: -1: Bad file descriptor",
+        "serving pages needs CAP_SYS_RESOURCE, or long pipes: sysctl fs.pipe-max-size=4194304",
+    ),
     ("io_uring", "io_uring is in use, which CRIU cannot save"),
 ];
 
@@ -114,6 +119,7 @@ mod tests {
             "Error (criu/file-lock.c:110): Some file locks are hold by dumping tasks! You can try",
             "--file-locks",
         );
+        means("Error (criu/page-pipe.c:424): page-pipe: splice: -1: Bad file descriptor", "fs.pipe-max-size");
         means(
             "Error (criu/files-ext.c:98): Can't dump file 5 of that type [600] (unknown /dev/x)",
             "(unknown /dev/x)",
