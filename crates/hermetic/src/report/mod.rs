@@ -1,6 +1,8 @@
 //! Reports on tests, for people and tools: libtest's lines, a progress line, JUnit's XML, and a page for a
 //! browser.
 
+#[cfg(test)]
+mod bounds;
 pub mod html;
 pub mod join;
 pub mod junit;
