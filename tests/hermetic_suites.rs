@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// A project with a report.
 pub(crate) struct Suite {
@@ -417,6 +418,25 @@ fn tests_of_go_have_sandboxes_of_their_own() {
     assert_eq!(suite.verdicts().len(), 5);
     suite.go(&["--each"], &["-bench=.", "./a"]).fails(101, "");
     assert!(suite.output("go test").contains("with -bench, all tests of a package run in one process"));
+}
+
+#[test]
+fn tests_of_go_are_run_again_although_there_is_a_cache() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_go(), "needs go");
+    let suite = Suite::new();
+    suite
+        .file("go.mod", "module example.org/m\ngo 1.20\n")
+        .file("a_test.go", "package a\nimport \"testing\"\nfunc TestOne(t *testing.T) {}\n");
+    let store = TempDir::new().unwrap();
+    let options = ["--each", "--cache", store.path().to_str().unwrap()];
+    for _ in 0..2 {
+        suite.go(&options, &["./..."]).says("not cached: 'go test' builds its binaries anew in each run");
+        assert_eq!(suite.verdicts(), verdicts(&[("example.org/m.TestOne", "passed")]));
+        assert!(suite.lines().iter().all(|line| line["cached"] == false));
+    }
+    let inputs = [&options[..], &["--inputs", "**"]].concat();
+    suite.go(&inputs, &["./..."]).fails(125, "needs the toolchain and its caches, which --inputs hides");
 }
 
 #[test]

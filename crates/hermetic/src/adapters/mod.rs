@@ -253,6 +253,13 @@ impl Suite {
                     "--each with 'go test' needs the host's files; leave out --rootfs or --image".to_owned()
                 );
             }
+            if !profile.inputs.is_empty() {
+                return Err(
+                    "--each with 'go test' needs the toolchain and its caches, which --inputs hides; \
+                            leave out --inputs"
+                        .to_owned(),
+                );
+            }
             let each = match each {
                 Each::Usual => Each::Test,
                 Each::File => {
