@@ -2,7 +2,9 @@
 
 use crate::hermetic::{Project, has_sandboxes};
 use crate::hermetic_libtest::has_rustc;
-use crate::util::{Seen, need};
+use crate::hermetic_services::{lines, server};
+use crate::util::{Seen, guest, need};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -165,6 +167,72 @@ fn doctests_and_benches_run_in_sandboxes() {
     assert!(tested.contains("2 passed") && tested.contains("1 passed"), "{tested}");
     let timed = project.cargo("", &["bench", "--offline", "--bench", "timed"]).succeeds();
     assert!(timed.contains("timed in 2"), "{timed}");
+}
+
+/// The tests of two binaries and of the documentation ask a server how often it was asked.
+#[test]
+fn binaries_and_doctests_of_a_package_share_services_as_husk_toml_says() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let project = CargoProject::new();
+    let write =
+        |file: &str, text: &str| fs::write(project.place.path(&format!("here/{file}")), text).unwrap();
+    let ask = r#"
+        use std::io::{Read as _, Write as _};
+
+        /// ```
+        /// assert_eq!(hermetic_cargo::ask(), std::fs::read_to_string("expected").unwrap());
+        /// ```
+        pub fn ask() -> String {
+            let mut server = std::net::TcpStream::connect(("127.0.0.1", 7340)).unwrap();
+            server.write_all(b"count\n").unwrap();
+            let mut answer = String::new();
+            server.read_to_string(&mut answer).unwrap();
+            answer.trim().to_owned()
+        }
+    "#;
+    write("src/lib.rs", ask);
+    fs::create_dir(project.place.path("here/tests")).unwrap();
+    // The tests fail, so that their output is reported.
+    let asks =
+        |name: &str| format!("#[test]\nfn {name}() {{ panic!(\"count {{}}\", hermetic_cargo::ask()); }}\n");
+    write("tests/first.rs", &(asks("one") + &asks("two")));
+    write("tests/second.rs", &(asks("three") + &asks("four")));
+    let counts = |per: &str, of_doctest: &str| {
+        write("expected", of_doctest);
+        let service = server("web", 7340).replace("GUEST", guest().to_str().unwrap());
+        write("husk.toml", &format!("{service}per = \"{per}\"\n"));
+        let json = project.place.path("lines.json");
+        drop(fs::remove_file(&json));
+        let options = format!("--explain off --json {json}");
+        project.cargo(&options, &["test", "--offline", "--no-fail-fast"]).fails(101, "");
+        let lines = lines(&json);
+        let count = |line: &Value| {
+            let output = line["output"].as_str()?;
+            let count = output.lines().find_map(|line| line.strip_prefix("count ")).expect(output);
+            Some((line["suite"].as_str()?.to_owned(), count.to_owned()))
+        };
+        assert!(
+            lines
+                .iter()
+                .any(|line| line["suite"] == "hermetic-cargo::rust_out" && line["verdict"] == "passed"),
+            "{lines:?}"
+        );
+        let mut counts: Vec<_> = lines.iter().filter_map(count).collect();
+        counts.sort();
+        counts
+    };
+    for _ in 0..2 {
+        let found = counts("run", "5");
+        let mut numbers: Vec<_> = found.iter().map(|(_, count)| count.as_str()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, ["1", "2", "3", "4"]);
+    }
+    let of_binaries = [("first", "1"), ("first", "2"), ("second", "1"), ("second", "2")];
+    assert_eq!(
+        counts("binary", "1"),
+        of_binaries.map(|(suite, count)| (format!("hermetic-cargo::{suite}"), count.to_owned()))
+    );
 }
 
 #[test]
