@@ -10,7 +10,7 @@ SHIM ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-projects bench-restore bench-shims bench-spawn test-hermetic
+.PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-images bench-projects bench-restore bench-shims bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -97,6 +97,11 @@ bench-hermetic: ## compare the time of a sandbox with bubblewrap and unshare at 
 	results=integration/bench/results/hermetic-$$(date -u +%Y-%m-%d).txt && \
 	integration/bench/hermetic/run.sh $(or $(ROUNDS),300) >"$$results" && \
 	integration/bench/hermetic/suite.sh $(or $(ROUNDS),10) >>"$$results" && cat "$$results"
+
+bench-images: ## compare a throwaway container of a large image with podman and crun, and a remembered test in it, as root (ROUNDS=)
+	$(CARGO) build --release --bin husk
+	results=integration/bench/results/hermetic-images-$$(date -u +%Y-%m-%d).md && \
+	integration/bench/hermetic/images.sh $(or $(ROUNDS),20) >"$$results" && cat "$$results"
 
 bench-projects: ## compare the tests of projects of crates.io, Go, PyPI and npm inside and outside the sandbox (ROUNDS=)
 	$(CARGO) build --release --bin husk
