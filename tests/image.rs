@@ -5,10 +5,12 @@
 #[path = "../crates/image/tests/layout/mod.rs"]
 pub(crate) mod layout;
 
+use crate::checkpoint::{NEEDS_CRIU, criu_works};
 use crate::util::{Runtime, Seen, guest, is_root, need, watch};
 use layout::{Archive, How, Layout};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -182,6 +184,51 @@ fn image_becomes_a_bundle_that_runs() {
     place.run("other", &["/guest", "cat", "/data/old"]).prints("old");
     // Nobody else reaches set-user-ID programs of an image.
     assert_eq!(place.path("web").metadata().unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn container_of_layers_goes_on_after_a_restore() {
+    need!(has_containers(), "needs user namespaces");
+    need!(criu_works(), NEEDS_CRIU);
+    let place = Place::new();
+    place.bundle(&[&oci(&image(json!({}))), "web"]).succeeds();
+    place.prepare("web", &["/guest", "echo"]);
+    let mut config = place.config("web");
+    if !is_root() {
+        // A user's /sys is the host's, with mounts that CRIU does not know.
+        config["mounts"].as_array_mut().unwrap().retain(|mount| mount["destination"] != "/sys");
+    }
+    config["mounts"].as_array_mut().unwrap().retain(|mount| mount["destination"] != "/sys/fs/cgroup");
+    fs::write(place.path("web/config.json"), config.to_string()).unwrap();
+    let (runtime, images) = (Runtime::under_test(), place.path("images"));
+    let begin = |verb: &str, more: &[&str]| {
+        let ((stdin, input), (output, stdout)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let mut command = runtime.command(verb);
+        command.args(more).args(["--detach", "--bundle"]).arg(place.path("web")).arg("c");
+        let started = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).status().unwrap();
+        assert!(started.success());
+        (input, BufReader::new(output).lines())
+    };
+    let images = images.to_str().unwrap();
+    let (mut input, mut lines) = begin("run", &[]);
+    writeln!(input, "one").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "0 one");
+    runtime.call("exec", &["c", "/guest", "write", "/data/old"]).succeeds();
+    runtime.call("checkpoint", &["--image-path", images, "c"]).succeeds();
+    let (mut input, mut lines) = begin("restore", &["--image-path", images]);
+    writeln!(input, "two").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "1 two");
+    runtime.call("exec", &["c", "/guest", "cat", "/data/old"]).prints("written");
+    runtime.call("exec", &["c", "/guest", "list", "/data"]).prints("new\nold");
+    // The layers are in use, by this container and no other.
+    place.prepare("web", &["/guest"]);
+    place.move_cgroup("web");
+    let second = Runtime::under_test();
+    let mut command = second.command("run");
+    command.arg("--bundle").arg(place.path("web")).arg("c");
+    second.detached(command).fails(1, "another container of this bundle is running");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(runtime.is_empty());
 }
 
 #[test]

@@ -76,6 +76,23 @@ pub struct Container {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl Container {
+    /// Returns the options of the overlay of the layers, and the directory from which it is mounted; `None` without
+    /// layers.
+    ///
+    /// All options are names in that directory, so no path becomes part of them. They must fit in a page (mount(2));
+    /// fsconfig(2) would take 255 bytes for all layers, and single layers only since Linux 6.7.
+    #[must_use]
+    pub fn overlay(&self) -> Option<(PathBuf, String)> {
+        let names: Vec<_> = (0..self.layers.len()).map(|number| number.to_string()).collect();
+        // With `userxattr` root and users have the same format of whiteouts, so they can use each other's layers.
+        // With `index`, the kernel refuses to use `upper` for two containers at a time (fs/overlayfs/super.c,
+        // `ovl_report_in_use`), except on file systems without file handles.
+        let options = format!("lowerdir={},upperdir=upper,workdir=work,userxattr,index=on", names.join(":"));
+        (!names.is_empty()).then(|| (self.bundle.join(crate::LAYERS), options))
+    }
+}
+
 /// Whether the root file system is writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -11,6 +11,7 @@ use husk_script::sys::file::OFlags;
 use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags};
 use husk_script::{Reg, Step};
 use std::ffi::CStr;
+use std::path::PathBuf;
 
 /// The default of every runtime: mounts of the host propagate into the container, but not back.
 const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, extent: Extent::All };
@@ -63,34 +64,30 @@ pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Re
         plan.push(Step::MountSetattrAbove { directory: place.into(), propagation });
         plan.at("root.path");
     }
-    if container.layers.is_empty() {
+    if let Some(layers) = container.overlay() {
+        overlay(layers, path, plan)?;
+        plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: root });
+    } else {
         plan.push(Step::OpenTree { path, extent: Extent::All, out: root });
         plan.push(Step::MoveMount { mount: root.into(), target: place.into() });
-    } else {
-        overlay(container, path, plan)?;
-        plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: root });
     }
     plan.release(place);
     Ok(root)
 }
 
 /// Mounts the bundle's layers over the root file system's directory.
-///
-/// All options are names in one directory of the bundle, so no path becomes part of them. They must fit in a page
-/// (mount(2)); fsconfig(2) would take 255 bytes for all layers, and single layers only since Linux 6.7.
-fn overlay<'b>(container: &Container, target: &'b CStr, plan: &mut Builder<'b>) -> Result<(), Error> {
+fn overlay<'b>(
+    (directory, options): (PathBuf, String),
+    target: &'b CStr,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
     plan.at(husk_bundle::LAYERS);
     let here = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     plan.push(Step::Open { path: c".", flags, mode: mode(0), out: here });
-    let path = plan.text(container.bundle.join(husk_bundle::LAYERS))?;
+    let path = plan.text(directory)?;
     plan.push(Step::Chdir { path });
-    let names: Vec<_> = (0..container.layers.len()).map(|number| number.to_string()).collect();
-    // With `userxattr` root and users have the same format of whiteouts, so they can use each other's layers.
-    // With `index`, the kernel refuses to use `upper` for two containers at a time (fs/overlayfs/super.c,
-    // `ovl_report_in_use`), except on file systems without file handles.
-    let data = format!("lowerdir={},upperdir=upper,workdir=work,userxattr,index=on", names.join(":"));
-    let (source, fstype, data) = (c"overlay", c"overlay", plan.text(&data)?);
+    let (source, fstype, data) = (c"overlay", c"overlay", plan.text(&options)?);
     plan.push(Step::Mount { source, target, fstype, flags: MountFlags::empty(), data });
     plan.push(Step::Fchdir { directory: here.into() });
     plan.release(here);

@@ -18,7 +18,7 @@ use husk_listing::Cause;
 use husk_plan::Origin;
 use husk_script::Step;
 use husk_script::sys::file::OFlags;
-use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use rustix::fs::{CWD, Mode, openat};
 use std::fs;
@@ -148,10 +148,22 @@ pub(crate) fn renew(
         }
     }
     let (rootfs, root): (PathBuf, PathBuf) = (container.rootfs.clone(), root.to_owned());
+    let overlay = container.overlay();
     command.steps(move |writer| {
         // As in the container: mounts propagate from the host, but not to it.
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         writer.push(Step::MountChange { target: c"/", flags });
+        if let Some((directory, options)) = &overlay {
+            let (here, flags) = (writer.register()?, OFlags::PATH | OFlags::DIRECTORY);
+            writer.push(Step::Open { path: c".", flags, mode: Mode::empty(), out: here });
+            let (path, target, data) = (writer.text(directory)?, writer.text(&root)?, writer.text(options)?);
+            writer.push(Step::Chdir { path });
+            let (source, fstype, flags) = (c"overlay", c"overlay", MountFlags::empty());
+            writer.push(Step::Mount { source, target, fstype, flags, data });
+            writer.push(Step::Fchdir { directory: here.into() });
+            writer.push(Step::Close { fd: here.into() });
+            return Ok(());
+        }
         let (tree, place) = (writer.register()?, writer.register()?);
         let path = writer.text(&rootfs)?;
         writer.push(Step::OpenTree { path, extent: Extent::All, out: tree });

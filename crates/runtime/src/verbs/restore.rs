@@ -36,10 +36,13 @@ use husk_script::sys::namespace::{self, setns, unshare};
 use husk_script::sys::tolerate;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Adopted, Namespaces, Signal};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{
-    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
+    open_tree,
 };
+use rustix::process::{chdir, fchdir};
+use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -79,11 +82,6 @@ pub fn restore(
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
-    if !container.layers.is_empty() {
-        return Err(Error::State(
-            "cannot restore a container of layers; make its bundle with `husk bundle --flat`",
-        ));
-    }
     let (signals, interrupt) = hold_signals(how, &container)?;
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, how.stay(), &interrupt)?;
@@ -181,7 +179,7 @@ impl Restoring<'_, '_> {
             rootless::renew(&mut start, self.container, &root, &settings.images)?;
             (Directories::open(settings)?, start.start()?)
         } else {
-            apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?
+            apart(self.container, &root, || Ok((Directories::open(settings)?, start.start()?)))?
         };
         directories.clear([LOG, STATISTICS])?;
         directories.tell(&mut options, is_rootless);
@@ -323,20 +321,29 @@ fn next_phase(script: &str) -> &'static str {
 /// Runs `act` in a thread with a mount namespace of its own, in which the root file system is mounted alone on `root`.
 /// No other process sees that mount. The namespace ends with the thread and the processes that it starts.
 fn apart<T: Send>(
-    rootfs: &Path,
+    container: &Container,
     root: &Path,
     act: impl FnOnce() -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
-    let mount = || {
+    let mount_root = || {
         unshare(Namespaces::MOUNT)?;
         // As in the container: mounts propagate from the host, but not to it.
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        if let Some((directory, options)) = container.overlay() {
+            // A mount namespace comes with a working directory of its own.
+            let (here, options) =
+                (open(".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?, CString::new(options));
+            chdir(&directory)?;
+            let options = options.map_err(|_| Errno::INVAL)?;
+            mount("overlay", root, "overlay", MountFlags::empty(), options.as_c_str())?;
+            return fchdir(here);
+        }
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = open_tree(CWD, rootfs, flags | OpenTreeFlags::AT_RECURSIVE)?;
+        let tree = open_tree(CWD, &container.rootfs, flags | OpenTreeFlags::AT_RECURSIVE)?;
         move_mount(&tree, "", CWD, root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     };
     let failed = |errno| Error::kernel("mount the root file system for CRIU", errno);
-    let act = || mount().map_err(failed).and_then(|()| act());
+    let act = || mount_root().map_err(failed).and_then(|()| act());
     thread::scope(|scope| scope.spawn(act).join())
         .unwrap_or_else(|_| Err(Error::State("a thread of ours has failed")))
 }
