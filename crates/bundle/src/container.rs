@@ -84,12 +84,15 @@ impl Container {
     /// fsconfig(2) would take 255 bytes for all layers, and single layers only since Linux 6.7.
     #[must_use]
     pub fn overlay(&self) -> Option<(PathBuf, String)> {
+        if self.layers.is_empty() {
+            return None;
+        }
         let names: Vec<_> = (0..self.layers.len()).map(|number| number.to_string()).collect();
         // With `userxattr` root and users have the same format of whiteouts, so they can use each other's layers.
         // With `index`, the kernel refuses to use `upper` for two containers at a time (fs/overlayfs/super.c,
         // `ovl_report_in_use`), except on file systems without file handles.
         let options = format!("lowerdir={},upperdir=upper,workdir=work,userxattr,index=on", names.join(":"));
-        (!names.is_empty()).then(|| (self.bundle.join(crate::LAYERS), options))
+        Some((self.bundle.join(crate::LAYERS), options))
     }
 }
 
