@@ -44,7 +44,7 @@ fn callers_proc_is_used_if_parts_of_it_are_covered() {
     refused.fails(125, "refused because of --strict");
 }
 
-/// As a user's application has mounted a file system below /tmp.
+/// Applications mount file systems below /tmp, for example AppImages.
 #[test]
 fn overlay_of_a_directory_with_a_mount_below_is_refused_in_words() {
     need!(has_sandboxes(), "needs user namespaces");

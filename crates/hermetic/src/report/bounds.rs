@@ -246,6 +246,6 @@ fn damage_never_hides_a_test() {
             assert_eq!(units, names, "round {round}: {}", String::from_utf8_lossy(&bytes));
         }
     }
-    // Some changes have no meaning, such as those in a time. If all had none, nothing would have been tested.
+    // Changes of a time go unnoticed. If all changes did, this test would show nothing.
     assert!((100..10_000).contains(&unnoticed), "{unnoticed}");
 }
