@@ -31,15 +31,14 @@ pub(crate) fn explain(error: Error, log: &Log<'_>) -> Error {
     let mut meanings: Vec<_> =
         errors.iter().filter_map(|line| words::meaning(line, log.shares_pids)).collect();
     meanings.dedup();
+    // CRIU adds the first error of the log, which may be a harmless one.
+    let bare = failure.split(": Error (").next().unwrap_or_default();
     if !meanings.is_empty() {
         let meanings = meanings.join("; ");
-        // The first error of the log, which may be a harmless one.
-        let failure = failure.split(": Error (").next().unwrap_or_default();
-        return Error::Criu(format!("{failure}: {meanings} (see {})", directory.join(name).display()));
+        return Error::Criu(format!("{bare}: {meanings} (see {})", directory.join(name).display()));
     }
-    // The answer may already contain one of them, or a harmless one.
-    let failure =
-        failure.split_once(": Error (").filter(|_| words::is_harmless(&failure)).map_or(&*failure, |it| it.0);
+    let failure = if words::is_harmless(&failure) { bare } else { &failure };
+    // The answer may already contain one of them.
     let new = errors.iter().filter(|line| !failure.contains(*line));
     let quoted: String = new.map(|line| format!("; {line}")).collect();
     Error::Criu(format!("{failure}{quoted} (see {})", directory.join(name).display()))
