@@ -1,6 +1,6 @@
 //! Checkpoints, and containers that are restored from them.
 
-use crate::client::{Client, INVALID_ARGUMENT, Refusal, Streams, named};
+use crate::client::{Client, INVALID_ARGUMENT, NOT_FOUND, Refusal, Streams, named};
 use crate::engine::{Bundle, Engine, is_root, need, program};
 use crate::mounts::layered;
 use crate::wire::events::TaskCheckpointed;
@@ -83,7 +83,7 @@ fn root_that_cannot_be_mounted_fails_the_create_of_a_restore() {
     let refusal = client.try_create(&restoring(&bundle, "/missing/images")).unwrap_err();
     assert!(refusal.message.contains("failed to mount rootfs component"), "{refusal:?}");
     assert_eq!(bundle.mount_points(), [""; 0]);
-    assert_eq!(client.refused("State", &named("c", "")), crate::client::NOT_FOUND);
+    assert_eq!(client.refused("State", &named("c", "")), NOT_FOUND);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::service::task::{Activity, Exit, Key, Process, Stage};
 use crate::service::{Served, no_process, wrong_state};
 use crate::streams::Opened;
 use crate::streams::console::Console;
-use crate::verbs::{Create, Exec, Restore, Verb};
+use crate::verbs::{Exec, Restore, Verb};
 use crate::wire::task::{
     DeleteResponse, KillRequest, ProcessRequest, ResizePtyRequest, StateResponse, Status, WaitResponse,
 };
@@ -54,7 +54,7 @@ impl Daemon {
         let mut opened = self.open(task, process, if exec.is_empty() { id } else { exec })?;
         let verb = match &task.checkpoint {
             Some(image) if exec.is_empty() => Verb::Restore(Restore {
-                create: Create { rootfs: Vec::new(), ..create_of(task, &opened) },
+                create: create_of(task, &opened),
                 image: image.clone(),
                 work: Some(work_directory(&task.options.criu_work_path, &task.bundle)),
             }),

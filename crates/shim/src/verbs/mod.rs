@@ -9,8 +9,9 @@
 //! # When the daemon dies
 //!
 //! The kernel then sends SIGTERM to the process of a verb that makes something: `create`, `mount`, `restore` and `exec`.
-//! No process would read the streams of such a container. While the file systems are mounted, the signal ends the process at
-//! once. From there on husk-runtime handles the signal: it removes all that it has made. The other verbs finish.
+//! No process would read the streams of such a container. While the file systems are mounted, the signal ends the
+//! process at once. From there on husk-runtime handles the signal: it removes all that it has made. The other verbs
+//! finish.
 //!
 //! `containerd-shim-husk-v1 delete`, which containerd runs when it loses the connection, removes the rest. It performs
 //! `delete` with `force`: husk-runtime ends a creator that still runs, and then removes the container, its processes and
