@@ -301,7 +301,7 @@ check_checkpoint_and_start() {
     count_in_box
     count=$(count_of box)
     docker checkpoint create box first
-    # docker does not tell other shims than its own that the container is to end (libcontainerd/remote/client.go).
+    # docker tells no shim that is configured by its name that the container is to end (libcontainerd/remote/client.go).
     [ -z "${shim-}" ] || docker kill box
     eventually sh -c '[ "$(docker inspect --format "{{.State.Status}}" box)" = exited ]'
     contains '^first' "$(docker checkpoint ls box)"
