@@ -3,6 +3,7 @@
 //! On every machine, a stand-in (guest/criu.rs) records what husk tells CRIU. Real containers are saved and restored
 //! only where CRIU works.
 
+use crate::cgroups::is_version_2;
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
 use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
@@ -12,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
@@ -75,6 +76,13 @@ impl StandIn {
         let mut command = runtime.command(verb);
         command.args(arguments).env("PATH", self.0.path()).env("STAND_IN", self.0.path());
         Seen(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Makes it hang in a restore or a dump, and returns a FIFO from which a byte can then be read.
+    fn hangs(&self) -> PathBuf {
+        let fifo = self.0.path().join("hangs");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        fifo
     }
 
     fn read(&self, name: &str) -> String {
@@ -259,6 +267,57 @@ fn criu_is_given_what_is_not_in_the_images() {
     criu.call(&runtime, "checkpoint", &server).succeeds();
     criu.was_told(&["5.2=1", "2.48=1", "2.11.1=::1\n2.11.2=4711"]);
     assert!(runtime.is_empty(), "the container is stopped unless --leave-running is given");
+}
+
+// If CRIU looks too early, the container stands still for another 100 ms.
+#[test]
+fn criu_finds_the_processes_frozen_and_they_go_on_afterwards() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc leaves it to CRIU");
+    need!(is_version_2(), "in version 1, CRIU freezes the processes itself");
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let save = |criu: &StandIn, options: &[&str]| {
+        let images = Images::new();
+        let arguments = [options, &["--image-path", images.text(), "c"]].concat();
+        let seen = criu.call(&runtime, "checkpoint", &arguments);
+        assert!(criu.read("frozen").contains("frozen 1\n"), "{options:?}: {}", criu.read("frozen"));
+        seen
+    };
+    save(&StandIn::new(), &["--leave-running"]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    save(&StandIn::new(), &["--pre-dump"]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    let failing = StandIn::new().says("fails", "");
+    save(&failing, &[]).fails(1, "criu failed: type DUMP errno 16");
+    assert_eq!(runtime.status(), "running");
+
+    // What `pause` has frozen stays frozen.
+    runtime.call("pause", &["c"]).succeeds();
+    save(&StandIn::new(), &["--leave-running"]).succeeds();
+    save(&failing, &[]).fails(1, "criu failed: type DUMP errno 16");
+    assert_eq!(runtime.status(), "paused");
+    runtime.call("resume", &["c"]).succeeds();
+    save(&StandIn::new(), &[]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn container_goes_on_if_a_signal_ends_its_checkpoint() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
+    let (bundle, criu, images) = (Bundle::running("wait"), StandIn::new(), Images::new());
+    let runtime = Runtime::started(&bundle);
+    let hangs = criu.hangs();
+    let mut save = runtime.command("checkpoint");
+    save.args(["--image-path", images.text(), "c"]).env("PATH", criu.0.path()).env("STAND_IN", criu.0.path());
+    let save = Said::new(&mut save);
+    fs::File::open(&hangs).unwrap().read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&save.process), Signal::TERM).unwrap();
+    let (status, words) = save.ended();
+    assert_eq!(status.code(), Some(1), "{words}");
+    assert!(words.contains("ended by signal 15"), "{words}");
+    assert_eq!(runtime.status(), "running");
 }
 
 #[test]
@@ -822,8 +881,7 @@ fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
     bundle.write();
     for by_signal in [true, false] {
         let (runtime, criu) = (Runtime::under_test(), StandIn::new());
-        let fifo = criu.0.path().join("hangs");
-        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let fifo = criu.hangs();
         let mut restore = runtime.command("restore");
         restore.args(["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"]);
         restore.env("PATH", criu.0.path()).env("STAND_IN", criu.0.path());

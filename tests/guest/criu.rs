@@ -3,7 +3,8 @@
 //! conform to it.
 //!
 //! `STAND_IN` names the directory for its records. A file `version` or `lacks` there determines what it reports about
-//! itself. If there is a fifo `hangs`, a restore writes a byte to it and never ends.
+//! itself. If there is a fifo `hangs`, a restore writes a byte to it and never ends, and a dump ends when the caller hangs
+//! up. If there is a file `fails`, a dump fails. It records in `frozen` whether the container's cgroup was frozen then.
 
 #[path = "../../crates/runtime/src/criu/wire.rs"]
 mod wire;
@@ -95,6 +96,18 @@ fn notify(script: &str, pid: i32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Records whether the container is frozen, like the first look of CRIU, which sleeps if it is not.
+fn look(told: &Told) -> Result<(), Box<dyn Error>> {
+    let Some(freezer) = told.find("2.44").map(PathBuf::from) else { return Ok(()) };
+    let state = match fs::read_to_string(freezer.join("freezer.state")) {
+        Ok(state) => state,
+        // Version 2.
+        Err(_) => fs::read_to_string(freezer.join("cgroup.events"))?,
+    };
+    fs::write(place("frozen")?, state)?;
+    Ok(())
+}
+
 /// Serves one request and returns the exit code.
 pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
     let told = hear()?;
@@ -117,7 +130,19 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
         }
         DUMP => {
             let pid = told.number("2.2").ok_or("no process")?;
-            ["pre-dump", "network-lock", "status-ready", "post-dump"]
+            notify("pre-dump", pid)?;
+            look(&told)?;
+            let hangs = place("hangs")?;
+            if hangs.exists() {
+                fs::write(hangs, "x")?;
+                hear()?;
+                return Ok(1);
+            }
+            if place("fails")?.exists() {
+                say(answer(kind, false).number(7, 16))?;
+                return Ok(1);
+            }
+            ["network-lock", "status-ready", "post-dump"]
                 .iter()
                 .try_for_each(|script| notify(script, pid))?;
             if told.number("2.3") != Some(1) {
@@ -126,6 +151,7 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
             say(&answer(kind, true))?;
         }
         PRE_DUMP => {
+            look(&told)?;
             say(&answer(kind, true))?;
             // The caller may send another request.
             hear()?;

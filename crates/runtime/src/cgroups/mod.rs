@@ -7,9 +7,11 @@
 mod home;
 mod recorded;
 pub(crate) mod resctrl;
+mod still;
 
 pub use home::CgroupManager;
 pub(crate) use home::{ChildCgroup, NewCgroup, company, of_process};
 pub(crate) use recorded::{
     below, find, is_frozen, kill_all, kill_rest, leave, let_die, no_cgroup, of, paths, remove, update,
 };
+pub(crate) use still::Still;

@@ -133,15 +133,15 @@ impl Criu {
         mut self,
         kind: CriuRequest,
         request: &ProtobufMessage,
-        notified: impl FnMut(Notification) -> Result<(), Error>,
+        mut notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
-        let answer = self.ask(kind, request, notified);
+        let answer = self.ask(request, || Ok(()), kind, &mut notified);
         self.end(kind, answer)
     }
 
     /// Waits until CRIU has ended. An error in `answer` takes precedence over its exit status.
     fn end(&mut self, kind: CriuRequest, answer: Result<Response, Error>) -> Result<Response, Error> {
-        tolerate(shutdown(&self.socket, Shutdown::Both), "CRIU may have ended and closed its end");
+        self.hang_up();
         let status = self.process.wait()?;
         let answer = answer?;
         // After a pre-dump CRIU waits for another request, and fails because none arrives.
@@ -151,7 +151,8 @@ impl Criu {
         Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
     }
 
-    /// Like [`serve`](Self::serve), but a signal ends the wait and kills CRIU.
+    /// Like [`serve`](Self::serve), but a signal ends the wait. It kills a CRIU that restores. One that saves puts the
+    /// processes back as they were; a second signal ends the wait for that.
     pub(crate) fn serve_unless(
         mut self,
         interrupt: &Interrupt,
@@ -159,32 +160,40 @@ impl Criu {
         request: &ProtobufMessage,
         mut notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
-        let answer = self.send(request).and_then(|()| {
-            loop {
-                interrupt.wait(self.socket.as_fd(), PollFlags::IN, None)?;
-                if let Some(answer) = self.hear(kind, &mut notified)? {
-                    return Ok(answer);
+        let wait = |fd| interrupt.wait(fd, PollFlags::IN, None).map(drop);
+        let answer = self.ask(request, || wait(self.socket.as_fd()), kind, &mut notified);
+        if matches!(answer, Err(Error::Interrupted(_))) {
+            match kind {
+                CriuRequest::Restore => self.process.kill()?,
+                _ => {
+                    self.hang_up();
+                    wait(self.process.as_fd())?;
                 }
             }
-        });
-        if matches!(answer, Err(Error::Interrupted(_))) {
-            self.process.kill()?;
         }
         self.end(kind, answer)
     }
 
+    /// Sends the request and handles notifications until the answer arrives. Calls `wait` before each.
     fn ask(
         &self,
-        kind: CriuRequest,
         request: &ProtobufMessage,
-        mut notified: impl FnMut(Notification) -> Result<(), Error>,
+        wait: impl Fn() -> Result<(), Error>,
+        kind: CriuRequest,
+        notified: &mut impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
         self.send(request)?;
         loop {
-            if let Some(answer) = self.hear(kind, &mut notified)? {
+            wait()?;
+            if let Some(answer) = self.hear(kind, notified)? {
                 return Ok(answer);
             }
         }
+    }
+
+    /// Closes the connection, so that CRIU gives up at the next notification.
+    fn hang_up(&self) {
+        tolerate(shutdown(&self.socket, Shutdown::Both), "CRIU may have ended and closed its end");
     }
 
     /// Receives one message. Returns an answer; handles a notification and answers it.

@@ -1,21 +1,23 @@
 //! `checkpoint`: saves a container's processes by CRIU. The processes end, unless the request keeps them running.
 
-use crate::cgroups;
+use crate::cgroups::{self, Still};
 use crate::child::timings::Timings;
 use crate::criu::external::{leave_namespaces, name_mounts};
 use crate::criu::failure::{self, Log};
 use crate::criu::protocol::{self, CriuRequest, Feature, option};
 use crate::criu::{self, rootless, streams};
-use crate::criu::{CriuCommand, Directories, Settings, Switch};
+use crate::criu::{CriuCommand, Directories, Notification, Settings, Switch};
 use crate::error::Error;
 use crate::host::namespaces::ids_of;
 use crate::host::probe;
 use crate::inspect::state::{self as status, Status};
+use crate::interrupt::Interrupt;
 use crate::sockets::notify;
 use crate::store::Store;
 use crate::store::process;
 use crate::store::record::RecordedCgroup;
 use crate::verbs::delete::forget;
+use crate::verbs::pause;
 use husk_bundle::Warning;
 use husk_listing::Cause;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
@@ -148,6 +150,10 @@ pub fn checkpoint(
     }
 
     timings.begin("start CRIU");
+    // CRIU serves the pages for as long as their reader likes, and waits meanwhile.
+    let is_long = settings.is_on(Switch::LazyPages);
+    let mut still = if is_long { None } else { Still::of(&record)? };
+    let interrupt = if is_long { None } else { Some(Interrupt::hold()?) };
     let mut criu = CriuCommand::new()?.silent();
     if is_rootless {
         rootless::join(&mut criu, &init, process.pid, &settings.images)?;
@@ -155,16 +161,35 @@ pub fn checkpoint(
     let ids = ids_of(process.pid.cast_unsigned()).filter(|_| is_rootless);
     let criu = criu.start()?;
     timings.begin("CRIU: start");
-    let dumped = criu.serve(kind, &protocol::request(kind, Some(&options)), |notification| {
+    let mut freeze = || still.as_mut().map_or(Ok(()), |still| still.freeze(pause::PATIENCE));
+    if kind == CriuRequest::PreDump {
+        // CRIU does not say when it begins.
+        freeze()?;
+    }
+    let notified = |notification: Notification| {
         timings.begin(next_phase(&notification.script));
-        if notification.script == "status-ready"
-            && let Some(fd) = status_fd.take()
-        {
-            // Tolerated: a reader that has gone away need not be notified.
-            rustix::io::write(&fd, b"\0").unwrap_or(0);
+        match notification.script.as_str() {
+            "pre-dump" => freeze(),
+            "status-ready" => {
+                if let Some(fd) = status_fd.take() {
+                    // Tolerated: a reader that has gone away need not be notified.
+                    rustix::io::write(&fd, b"\0").unwrap_or(0);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
-    });
+    };
+    let encoded = protocol::request(kind, Some(&options));
+    let dumped = match &interrupt {
+        Some(interrupt) => criu.serve_unless(interrupt, kind, &encoded, notified),
+        None => criu.serve(kind, &encoded, notified),
+    };
+    let goes_on = dumped.is_err() || kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning);
+    if goes_on && let Some(still) = still {
+        still.thaw()?;
+    }
+    drop(interrupt);
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
     let log = Log { directories: &directories, directory, name: LOG, shares_pids: record.shares_pids };
     dumped.map_err(|error| failure::explain(error, &log))?;
@@ -172,7 +197,7 @@ pub fn checkpoint(
     if let Some(ids) = ids {
         rootless::translate(&directories.images, &ids)?;
     }
-    if kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning) {
+    if goes_on {
         return Ok(());
     }
     timings.begin("wait for the end of the container");

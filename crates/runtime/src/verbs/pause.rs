@@ -7,7 +7,7 @@ use crate::store::Store;
 use std::time::Duration;
 
 /// How long the processes may take to freeze. One that waits for a device does not freeze until it is done.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Freezes all processes of a container, and returns when they are frozen.
 ///
