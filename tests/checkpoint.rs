@@ -3,7 +3,6 @@
 //! On every machine, a stand-in (guest/criu.rs) records what husk tells CRIU. Real containers are saved and restored
 //! only where CRIU works.
 
-use crate::cgroups::is_version_2;
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
 use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
@@ -58,34 +57,39 @@ pub(crate) const NEEDS_CRIU: &str =
     "needs a CRIU that works with this kernel, and for users is 3.18 or newer";
 
 /// A stand-in for CRIU, and the directory where it records the requests it receives.
-struct StandIn(TempDir);
+pub(crate) struct StandIn(TempDir);
 
 impl StandIn {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
         std::os::unix::fs::symlink(guest(), directory.path().join("criu")).unwrap();
         Self(directory)
     }
 
-    fn says(self, what: &str, text: &str) -> Self {
+    pub(crate) fn says(self, what: &str, text: &str) -> Self {
         fs::write(self.0.path().join(what), text).unwrap();
         self
     }
 
-    fn call(&self, runtime: &Runtime, verb: &str, arguments: &[&str]) -> Seen {
+    pub(crate) fn call(&self, runtime: &Runtime, verb: &str, arguments: &[&str]) -> Seen {
         let mut command = runtime.command(verb);
-        command.args(arguments).env("PATH", self.0.path()).env("STAND_IN", self.0.path());
-        Seen(command.stdin(Stdio::null()).output().unwrap())
+        command.args(arguments);
+        Seen(self.found_by(&mut command).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Lets a command find it in the place of CRIU.
+    pub(crate) fn found_by<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("PATH", self.0.path()).env("STAND_IN", self.0.path())
     }
 
     /// Makes it hang in a restore or a dump, and returns a FIFO from which a byte can then be read.
-    fn hangs(&self) -> PathBuf {
+    pub(crate) fn hangs(&self) -> PathBuf {
         let fifo = self.0.path().join("hangs");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         fifo
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
     }
 
@@ -269,57 +273,6 @@ fn criu_is_given_what_is_not_in_the_images() {
     assert!(runtime.is_empty(), "the container is stopped unless --leave-running is given");
 }
 
-// If CRIU looks too early, the container stands still for another 100 ms.
-#[test]
-fn criu_finds_the_processes_frozen_and_they_go_on_afterwards() {
-    need!(is_root(), "needs root, because CRIU does");
-    need!(is_husk(), "runc leaves it to CRIU");
-    need!(is_version_2(), "in version 1, CRIU freezes the processes itself");
-    let bundle = Bundle::running("wait");
-    let runtime = Runtime::started(&bundle);
-    let save = |criu: &StandIn, options: &[&str]| {
-        let images = Images::new();
-        let arguments = [options, &["--image-path", images.text(), "c"]].concat();
-        let seen = criu.call(&runtime, "checkpoint", &arguments);
-        assert!(criu.read("frozen").contains("frozen 1\n"), "{options:?}: {}", criu.read("frozen"));
-        seen
-    };
-    save(&StandIn::new(), &["--leave-running"]).succeeds();
-    assert_eq!(runtime.status(), "running");
-    save(&StandIn::new(), &["--pre-dump"]).succeeds();
-    assert_eq!(runtime.status(), "running");
-    let failing = StandIn::new().says("fails", "");
-    save(&failing, &[]).fails(1, "criu failed: type DUMP errno 16");
-    assert_eq!(runtime.status(), "running");
-
-    // What `pause` has frozen stays frozen.
-    runtime.call("pause", &["c"]).succeeds();
-    save(&StandIn::new(), &["--leave-running"]).succeeds();
-    save(&failing, &[]).fails(1, "criu failed: type DUMP errno 16");
-    assert_eq!(runtime.status(), "paused");
-    runtime.call("resume", &["c"]).succeeds();
-    save(&StandIn::new(), &[]).succeeds();
-    assert!(runtime.is_empty());
-}
-
-#[test]
-fn container_goes_on_if_a_signal_ends_its_checkpoint() {
-    need!(is_root(), "needs root, because CRIU does");
-    need!(is_husk(), "the message is husk's");
-    let (bundle, criu, images) = (Bundle::running("wait"), StandIn::new(), Images::new());
-    let runtime = Runtime::started(&bundle);
-    let hangs = criu.hangs();
-    let mut save = runtime.command("checkpoint");
-    save.args(["--image-path", images.text(), "c"]).env("PATH", criu.0.path()).env("STAND_IN", criu.0.path());
-    let save = Said::new(&mut save);
-    fs::File::open(&hangs).unwrap().read_exact(&mut [0]).unwrap();
-    kill_process(Pid::from_child(&save.process), Signal::TERM).unwrap();
-    let (status, words) = save.ended();
-    assert_eq!(status.code(), Some(1), "{words}");
-    assert!(words.contains("ended by signal 15"), "{words}");
-    assert_eq!(runtime.status(), "running");
-}
-
 #[test]
 fn timings_list_the_phases_of_husk_and_criu() {
     need!(is_root(), "needs root, because CRIU does");
@@ -363,7 +316,7 @@ fn status_fd_reports_that_lazy_pages_are_ready() {
         command.args(["--lazy-pages", "--leave-running", "--image-path", images.text(), "c"]);
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
-        Seen(shell.env("PATH", criu.0.path()).env("STAND_IN", criu.0.path()).output().unwrap())
+        Seen(criu.found_by(&mut shell).output().unwrap())
     };
     assert_eq!(save("7").succeeds(), "\0");
     save("8").fails(1, "invalid --status-fd argument: 8: not writable");
@@ -884,8 +837,7 @@ fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
         let fifo = criu.hangs();
         let mut restore = runtime.command("restore");
         restore.args(["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"]);
-        restore.env("PATH", criu.0.path()).env("STAND_IN", criu.0.path());
-        let restore = Said::new(&mut restore);
+        let restore = Said::new(criu.found_by(&mut restore));
         let mut said = fs::File::open(&fifo).unwrap();
         said.read_exact(&mut [0]).unwrap();
         let pid = restore.process.id().cast_signed();

@@ -11,6 +11,7 @@ mod cgroups;
 /// Checkpoint and restore.
 mod checkpoint;
 mod checkpoint_pages;
+mod checkpoint_stops;
 /// Arguments, and the answers to them.
 mod command_line;
 /// Licences, versions and dependencies of the packages, compared with deny.toml.
