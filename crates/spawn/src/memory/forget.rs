@@ -115,7 +115,7 @@ impl Map {
     /// Parses `/proc/self/maps` (proc_pid_maps(5)); `None` if it is malformed. `program` is kept.
     fn parse(text: &[u8], program: &Range<usize>) -> Option<Self> {
         let mut map = Self { kept: vec![program.clone()], others: Vec::new() };
-        // The end of the last file mapping or of the static data that follows it.
+        // The end of the last private file mapping or of the static data that follows it.
         let mut end_of_file = None;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Mapping { addresses, kind } = Mapping::parse(line)?;
@@ -124,7 +124,7 @@ impl Map {
             if kind == MappingKind::File || goes_on {
                 end_of_file = Some(addresses.end);
             }
-            if matches!(kind, MappingKind::File | MappingKind::Special) || goes_on {
+            if goes_on || matches!(kind, MappingKind::File | MappingKind::Shared | MappingKind::Special) {
                 map.kept.push(addresses);
             } else {
                 map.others.push(addresses);
@@ -158,8 +158,10 @@ struct Mapping {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MappingKind {
-    /// A file or shared memory.
+    /// A private mapping of a file. Static data may follow it.
     File,
+    /// Shared memory or a shared mapping of a file.
+    Shared,
     /// A mapping of the kernel for its own use: `[vdso]`.
     Special,
     /// Private memory without a file, with a known name: `[heap]`.
@@ -178,7 +180,9 @@ impl Mapping {
         let is_private = fields.next()?.get(3)? == &b'p';
         let inode = fields.nth(2)?;
         let name = fields.next().unwrap_or_default().trim_ascii();
-        let kind = if !is_private || inode != b"0" {
+        let kind = if !is_private {
+            MappingKind::Shared
+        } else if inode != b"0" {
             MappingKind::File
         } else if name.is_empty() {
             MappingKind::Anonymous
@@ -233,6 +237,17 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 7f0000003000-7f0000004000 rw-p 00000000 00:00 0 
 ";
         let only = 0x7f00_0000_2000..0x7f00_0000_4000;
+        assert_eq!(spaces(text, 0..1, &[]), std::slice::from_ref(&only));
+    }
+
+    // The allocator may get new memory where an old mapping has ended.
+    #[test]
+    fn heap_above_shared_memory_is_forgotten() {
+        let text = "\
+7f0000000000-7f0000001000 rw-s 00000000 00:01 99                         /dev/zero (deleted)
+7f0000001000-7f0000002000 rw-p 00000000 00:00 0 
+";
+        let only = 0x7f00_0000_1000..0x7f00_0000_2000;
         assert_eq!(spaces(text, 0..1, &[]), std::slice::from_ref(&only));
     }
 
