@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
 done
 export ARCH="${ARCH:-x86_64}"
 deadline=${DEADLINE:-1200}
-chosen="apparmor:: cgroups:: checkpoint_stops:: exec:: lifecycle:: limits:: mounts:: namespaces:: process:: resources:: systemd:: terminal::"
+chosen="apparmor:: cgroups:: checkpoint_stops:: exec:: hostile::faults::failed_call_in_pause lifecycle:: limits:: mounts:: namespaces:: process:: resources:: systemd:: terminal::"
 # Those of the shim, which needs root.
 chosen_of_shim="life:: resources::"
 strip=strip

@@ -286,7 +286,7 @@ impl Verb {
                     }
                     break;
                 }
-                at += if all { 1 } else { (count / 6).max(1) };
+                at += if all || self.name == "pause" { 1 } else { (count / 6).max(1) };
             }
             eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", self.name);
             let (fault, expected) = match fault {
@@ -322,6 +322,9 @@ impl Verb {
             found.push(format!("{:?}: {err:?}", seen.0.status));
         }
         let status = || known(runtime).get("c").cloned().unwrap_or_default();
+        if self.name == "pause" && fault == Fault::Fails && !seen.0.status.success() && status() == "paused" {
+            found.push(format!("it failed, and the container is paused: {err}"));
+        }
         if self.again.contains(&&*status()) {
             let words = (self.arguments)(bundle);
             let again = runtime.call(self.name, &words.iter().map(String::as_str).collect::<Vec<_>>());

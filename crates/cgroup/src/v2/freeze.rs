@@ -9,12 +9,20 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn freeze(cgroup: &Cgroup, patience: Duration) -> Result<(), Error> {
+    let frozen = try_freeze(cgroup, patience);
+    if frozen.is_err() {
+        // Tolerated: the caller gets the error of freezing.
+        drop(thaw(cgroup));
+    }
+    frozen
+}
+
+fn try_freeze(cgroup: &Cgroup, patience: Duration) -> Result<(), Error> {
     write(cgroup, "1")?;
     let frozen = events::wait(cgroup.directory(), "frozen", 1, patience);
     if frozen.map_err(cgroup.failed("freeze"))? {
         return Ok(());
     }
-    thaw(cgroup)?;
     let path = cgroup.path().to_owned();
     Err(Error::Deadline { act: "freeze", path, seconds: patience.as_secs(), pids: cgroup.pids()? })
 }
