@@ -6,7 +6,8 @@
 //! until the clone.
 //!
 //! File mappings, even private ones, and shared memory are also kept: the program, its libraries, the
-//! journal. Files that the caller has mapped stay readable.
+//! journal. Files that the caller has mapped stay readable. So does private memory directly above a private mapping of a
+//! file, which may be static data of a library.
 
 use super::kept::RetainedMemory;
 use super::pool::ScriptRef;
