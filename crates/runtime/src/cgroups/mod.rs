@@ -4,14 +4,14 @@
 //! killed. Processes in it are killed only once the record names a process: until then, the cgroup may belong to
 //! another container.
 
+mod freeze;
 mod home;
 mod recorded;
 pub(crate) mod resctrl;
-mod still;
 
+pub(crate) use freeze::TemporaryFreeze;
 pub use home::CgroupManager;
 pub(crate) use home::{ChildCgroup, NewCgroup, company, of_process};
 pub(crate) use recorded::{
     below, find, is_frozen, kill_all, kill_rest, leave, let_die, no_cgroup, of, paths, remove, update,
 };
-pub(crate) use still::Still;

@@ -129,13 +129,34 @@ impl Criu {
     }
 
     /// Sends the request, handles notifications until the answer arrives, and waits until CRIU has ended.
+    ///
+    /// A signal of `interrupt` ends the wait. It kills a CRIU that restores. One that saves puts the processes back as
+    /// they were; a second signal ends the wait for that.
     pub(crate) fn serve(
         mut self,
+        interrupt: Option<&Interrupt>,
         kind: CriuRequest,
         request: &ProtobufMessage,
         mut notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
-        let answer = self.ask(request, || Ok(()), kind, &mut notified);
+        let wait =
+            |fd| interrupt.map_or(Ok(()), |interrupt| interrupt.wait(fd, PollFlags::IN, None).map(drop));
+        let answer = self.send(request).and_then(|()| {
+            loop {
+                wait(self.socket.as_fd())?;
+                if let Some(answer) = self.hear(kind, &mut notified)? {
+                    return Ok(answer);
+                }
+            }
+        });
+        match (&answer, kind) {
+            (Err(Error::Interrupted(_)), CriuRequest::Restore) => self.process.kill()?,
+            (Err(Error::Interrupted(_)), _) => {
+                self.hang_up();
+                wait(self.process.as_fd())?;
+            }
+            _ => {}
+        }
         self.end(kind, answer)
     }
 
@@ -149,46 +170,6 @@ impl Criu {
             return Ok(answer);
         }
         Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
-    }
-
-    /// Like [`serve`](Self::serve), but a signal ends the wait. It kills a CRIU that restores. One that saves puts the
-    /// processes back as they were; a second signal ends the wait for that.
-    pub(crate) fn serve_unless(
-        mut self,
-        interrupt: &Interrupt,
-        kind: CriuRequest,
-        request: &ProtobufMessage,
-        mut notified: impl FnMut(Notification) -> Result<(), Error>,
-    ) -> Result<Response, Error> {
-        let wait = |fd| interrupt.wait(fd, PollFlags::IN, None).map(drop);
-        let answer = self.ask(request, || wait(self.socket.as_fd()), kind, &mut notified);
-        if matches!(answer, Err(Error::Interrupted(_))) {
-            match kind {
-                CriuRequest::Restore => self.process.kill()?,
-                _ => {
-                    self.hang_up();
-                    wait(self.process.as_fd())?;
-                }
-            }
-        }
-        self.end(kind, answer)
-    }
-
-    /// Sends the request and handles notifications until the answer arrives. Calls `wait` before each.
-    fn ask(
-        &self,
-        request: &ProtobufMessage,
-        wait: impl Fn() -> Result<(), Error>,
-        kind: CriuRequest,
-        notified: &mut impl FnMut(Notification) -> Result<(), Error>,
-    ) -> Result<Response, Error> {
-        self.send(request)?;
-        loop {
-            wait()?;
-            if let Some(answer) = self.hear(kind, notified)? {
-                return Ok(answer);
-            }
-        }
     }
 
     /// Closes the connection, so that CRIU gives up at the next notification.
@@ -251,7 +232,7 @@ impl Criu {
 
 /// Starts a CRIU for one question and returns its answer.
 fn question(kind: CriuRequest, request: &ProtobufMessage) -> Result<Response, Error> {
-    CriuCommand::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
+    CriuCommand::new()?.silent().start()?.serve(None, kind, request, |_| Ok(()))
 }
 
 /// Checks that CRIU is installed and not too old.

@@ -1,6 +1,6 @@
 //! `checkpoint`: saves a container's processes by CRIU. The processes end, unless the request keeps them running.
 
-use crate::cgroups::{self, Still};
+use crate::cgroups::{self, TemporaryFreeze};
 use crate::child::timings::Timings;
 use crate::criu::external::{leave_namespaces, name_mounts};
 use crate::criu::failure::{self, Log};
@@ -143,17 +143,17 @@ pub fn checkpoint(
         }
     };
     let mut status_fd = None;
-    if settings.is_on(Switch::LazyPages) {
+    let is_lazy = settings.is_on(Switch::LazyPages);
+    if is_lazy {
         timings.begin("ask CRIU for its features");
         criu::need(Feature::LazyPages)?;
         status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
     }
 
     timings.begin("start CRIU");
-    // CRIU serves the pages for as long as their reader likes, and waits meanwhile.
-    let is_long = settings.is_on(Switch::LazyPages);
-    let mut still = if is_long { None } else { Still::of(&record)? };
-    let interrupt = if is_long { None } else { Some(Interrupt::hold()?) };
+    // A reader of pages can take as long as it likes. Meanwhile signals end husk, and CRIU goes on to serve the pages.
+    let mut freeze = if is_lazy { None } else { TemporaryFreeze::of(&record)? };
+    let interrupt = if is_lazy { None } else { Some(Interrupt::hold()?) };
     let mut criu = CriuCommand::new()?.silent();
     if is_rootless {
         rootless::join(&mut criu, &init, process.pid, &settings.images)?;
@@ -161,15 +161,12 @@ pub fn checkpoint(
     let ids = ids_of(process.pid.cast_unsigned()).filter(|_| is_rootless);
     let criu = criu.start()?;
     timings.begin("CRIU: start");
-    let mut freeze = || still.as_mut().map_or(Ok(()), |still| still.freeze(pause::PATIENCE));
-    if kind == CriuRequest::PreDump {
-        // CRIU does not say when it begins.
-        freeze()?;
-    }
     let notified = |notification: Notification| {
         timings.begin(next_phase(&notification.script));
         match notification.script.as_str() {
-            "pre-dump" => freeze(),
+            // Only a dump announces itself. After a pre-dump, CRIU lets the processes go on while it writes their memory,
+            // so they must not stay frozen until it ends.
+            "pre-dump" => freeze.as_mut().map_or(Ok(()), |freeze| freeze.freeze(pause::PATIENCE)),
             "status-ready" => {
                 if let Some(fd) = status_fd.take() {
                     // Tolerated: a reader that has gone away need not be notified.
@@ -180,14 +177,12 @@ pub fn checkpoint(
             _ => Ok(()),
         }
     };
-    let encoded = protocol::request(kind, Some(&options));
-    let dumped = match &interrupt {
-        Some(interrupt) => criu.serve_unless(interrupt, kind, &encoded, notified),
-        None => criu.serve(kind, &encoded, notified),
-    };
+    let request = protocol::request(kind, Some(&options));
+    let dumped = criu.serve(interrupt.as_ref(), kind, &request, notified);
     let goes_on = dumped.is_err() || kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning);
-    if goes_on && let Some(still) = still {
-        still.thaw()?;
+    if goes_on && let Some(freeze) = freeze {
+        // Its error comes first, because the container stands still.
+        freeze.thaw()?;
     }
     drop(interrupt);
     let directory = settings.work.as_deref().unwrap_or(&settings.images);

@@ -196,7 +196,7 @@ impl Restoring<'_, '_> {
         let request = protocol::request(CriuRequest::Restore, Some(&options));
         let interrupt = self.interrupt;
         timings.begin("CRIU: start");
-        let served = criu.serve_unless(interrupt, CriuRequest::Restore, &request, |notification| {
+        let served = criu.serve(Some(interrupt), CriuRequest::Restore, &request, |notification| {
             let next = next_phase(&notification.script);
             timings.begin("answer CRIU");
             let heard = self.hear(notification, console, &mut restored);

@@ -1,8 +1,8 @@
-//! Freezes a container's processes shortly before CRIU does.
+//! Freezes a container for a checkpoint, shortly before CRIU would.
 //!
-//! CRIU asks the kernel to freeze the cgroup and looks once whether it is done. It rarely is, and then CRIU sleeps for
-//! 100 ms (criu/seize.c, `freeze_processes`). husk instead waits for the kernel's event, and CRIU finds the processes
-//! frozen. But then it also leaves them frozen, so husk thaws them.
+//! CRIU asks the kernel to freeze the cgroup and looks once whether it has. Usually that takes longer, and then CRIU
+//! sleeps for 100 ms (criu/seize.c, `freeze_processes`). husk waits for the kernel's event instead, and CRIU finds the
+//! processes frozen. But CRIU then also leaves them frozen, so husk thaws them.
 
 use super::recorded::{find, is_frozen};
 use crate::error::Error;
@@ -10,15 +10,15 @@ use crate::store::record::Record;
 use husk_cgroup::Cgroup;
 use std::time::Duration;
 
-/// The cgroup of a container that is to be still while CRIU saves it.
-pub(crate) struct Still {
+/// A container's cgroup that husk freezes and thaws again.
+pub(crate) struct TemporaryFreeze {
     cgroup: Cgroup,
     is_frozen: bool,
 }
 
-impl Still {
-    /// Finds what to freeze. `None` for a container that is paused or has no cgroup. Also `None` in version 1: CRIU
-    /// would write into the images that the container was paused, and `restore` in some modes would pause it.
+impl TemporaryFreeze {
+    /// Returns the cgroup, which is not frozen yet. A paused container has been frozen by others, so it has `None`. So
+    /// has one in version 1: CRIU would record it as paused, and some modes of `restore` would pause it.
     pub(crate) fn of(record: &Record) -> Result<Option<Self>, Error> {
         let is_version_1 = record.cgroup.as_ref().is_some_and(|kept| kept.place.path("freezer").is_some());
         if is_version_1 || is_frozen(record) {
