@@ -408,15 +408,16 @@ fn full_disk_is_reported_if_the_program_fails() {
     let place = Project::new();
     let note = "husk: the private directories are full: disk limit of 65536 bytes reached (--disk)\n";
     let options = ["--disk", "64k", "--overlay", ".", "--explain", "off"];
-    for file in ["/tmp/x", "$HOME/x", "/dev/shm/x", "./x"] {
+    for file in ["/tmp/own", "$HOME/x", "/dev/shm/x", "./x"] {
         place.sh(&options, &format!("head -c 100000 /dev/zero > {file} || exit 7")).fails(7, note);
     }
-    for script in ["head -c 100000 /dev/zero > /tmp/x; exit 0", "head -c 9000 /dev/zero > /tmp/x; exit 7"] {
+    for script in ["head -c 100000 /dev/zero > /tmp/own; exit 0", "head -c 9000 /dev/zero > /tmp/own; exit 7"]
+    {
         let said = place.sh(&options, script).0.stderr;
         assert!(!String::from_utf8_lossy(&said).contains("husk: "), "{script}");
     }
     // The explanation says it instead.
-    let explained = place.sh(&["--disk", "64k"], "head -c 100000 /dev/zero > /tmp/x");
+    let explained = place.sh(&["--disk", "64k"], "head -c 100000 /dev/zero > /tmp/own");
     explained.says("raise the limit with '--disk 128k'");
     assert!(!String::from_utf8_lossy(&explained.0.stderr).contains("disk limit"));
 }

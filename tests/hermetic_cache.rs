@@ -258,7 +258,7 @@ fn undeclared_files_do_not_exist() {
     assert!(!text.contains("secret") && !text.contains(" 7 ") && !text.contains(" 8 "), "{text}");
     // The files that are there cannot be written to.
     let script = "for path in data data/a / /etc /usr/bin /etc/hosts; do touch $path/x 2> /dev/null && echo $path; \
-                  done; echo >> data/a 2> /dev/null; cat data/a; touch /tmp/x ~/x /dev/shm/x";
+                  done; echo >> data/a 2> /dev/null; cat data/a; touch /tmp/own ~/x /dev/shm/x";
     run(&place, &[], &["sh", "-c", script]).prints("one");
 }
 
@@ -267,7 +267,7 @@ fn programs_of_the_system_work_with_inputs_alone() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = project();
     let script = "id -un > /dev/null; getent hosts localhost | head -n 1; awk 'BEGIN { print \"awk\" }'; date +%Z; \
-                  pwd; ls -d ~; echo x > /tmp/x; cat /tmp/x; test -c /dev/null && cat /proc/self/comm";
+                  pwd; ls -d ~; echo x > /tmp/own; cat /tmp/own; test -c /dev/null && cat /proc/self/comm";
     let seen = run(&place, &[], &["sh", "-c", script]).succeeds();
     for wanted in ["localhost", "awk", "UTC", &place.path("here"), &place.path("home"), "x", "cat"] {
         assert!(seen.contains(wanted), "{seen}");
@@ -323,7 +323,7 @@ fn option_that_shows_more_prevents_remembering_and_says_why() {
         (&["--overlay", &data], "data is shown with everything in it"),
         (&["--keep", &place.path("kept/new")], "--keep needs the files of a run"),
         (&["--read", &socket], "socket is not a file or directory"),
-        (&["--env", "COVERAGE_FILE=/tmp/x"], "COVERAGE_FILE is set"),
+        (&["--env", "COVERAGE_FILE=/tmp/own"], "COVERAGE_FILE is set"),
     ] {
         for _ in 0..2 {
             let seen = run(&place, options, &["./check"]);

@@ -147,12 +147,12 @@ fn reached_limit_is_explained_and_the_hint_works() {
     for (option, script, hint) in [
         (
             ["--disk", "64k"],
-            "head -c 100000 /dev/zero > /tmp/x",
+            "head -c 100000 /dev/zero > /tmp/own",
             "the private directories are full; raise the limit with '--disk 128k'",
         ),
         (
             ["--file-size", "4k"],
-            "exec head -c 6000 /dev/zero > /tmp/x",
+            "exec head -c 6000 /dev/zero > /tmp/own",
             "file size limit of 4096 bytes reached; raise it with '--file-size 8k'",
         ),
         (

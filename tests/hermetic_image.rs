@@ -170,7 +170,7 @@ fn bundle_defines_the_process() {
 fn seccomp_filter_and_time_offsets_of_a_bundle_apply() {
     need!(has_sandboxes(), "needs user namespaces");
     let rule = json!({ "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 77 });
-    let bundle = Bundle::running("mkdir /tmp/x")
+    let bundle = Bundle::running("mkdir /tmp/own")
         .with("/linux/seccomp", json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule] }))
         .with("/linux/timeOffsets", json!({ "boottime": { "secs": 5_000_000 } }));
     run(&bundle, &[]).fails(1, "os error 77");

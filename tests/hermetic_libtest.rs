@@ -169,7 +169,7 @@ fn output_matches_that_of_libtest() {
 fn full_disk_is_in_every_report() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
-    let binary = Binary::of("#[test] fn fills() { std::fs::write(\"/tmp/x\", [1; 100_000]).unwrap() }");
+    let binary = Binary::of("#[test] fn fills() { std::fs::write(\"/tmp/own\", [1; 100_000]).unwrap() }");
     let reports = ["json", "junit", "html"].map(|name| (format!("--{name}"), binary.place.path(name)));
     let mut options = vec!["--disk", "64k", "--explain", "off"];
     reports.iter().for_each(|(option, path)| options.extend([option, &**path]));
