@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod words;
 
 pub use cause::Cause;
 
