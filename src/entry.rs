@@ -9,21 +9,21 @@
 //! The symbol `main` must have the C library's signature and occur once in the program. No other crate
 //! defines it, and Rust's `main` is left out if this one exists (`no_main`).
 
-use crate::run;
+#[cfg(not(test))]
+use std::ffi::{CStr, c_char, c_int};
+#[cfg(not(test))]
+use std::slice;
 
-#[cfg(all(target_env = "gnu", not(test)))]
-#[expect(unsafe_code, reason = "a name that the linker looks for")]
-// SAFETY: see the module documentation. It takes no arguments; std gets them from the C library's
-// initialisers.
+#[cfg(not(test))]
+#[expect(unsafe_code, reason = "a name that the linker looks for, and the arguments as C has them")]
+// SAFETY: see the module documentation.
 #[unsafe(export_name = "main")]
-extern "C" fn begin() -> std::ffi::c_int {
-    husk_runtime::prepare_process();
-    u8::from(run()).into()
-}
-
-/// For other C libraries, which pass std no arguments before its own `main`, and for tests, which have their
-/// own.
-#[cfg(any(not(target_env = "gnu"), test))]
-pub(crate) fn begin() -> std::process::ExitCode {
-    u8::from(run()).into()
+extern "C" fn begin(count: c_int, arguments: *const *const c_char) -> c_int {
+    // SAFETY: the kernel has written so many pointers on the stack, which stay there until the process ends.
+    let arguments = unsafe { slice::from_raw_parts(arguments, usize::try_from(count).unwrap_or(0)) };
+    husk_runtime::prepare_process(arguments.iter().map(|&argument| {
+        // SAFETY: each points to a string beside them.
+        unsafe { CStr::from_ptr(argument) }
+    }));
+    u8::from(crate::run()).into()
 }

@@ -5,7 +5,7 @@
 //! anything about containers. Start with [`args`] for the parser, then [`commands`], where almost every verb
 //! has its own file.
 
-#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+#![cfg_attr(not(test), no_main)]
 #![deny(unsafe_code)]
 
 mod args;
@@ -28,9 +28,14 @@ use output::log::Log;
 use output::{Unwritten, name};
 use session::Session;
 
+/// The allocator of musl asks the kernel for every larger block (docs/decisions/056-musl.md).
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 /// Runs the program and returns its exit code.
 fn run() -> Exit {
-    match args::read(std::env::args_os().skip(1), commands::VERBS) {
+    match args::read(husk_runtime::arguments().iter().skip(1).cloned(), commands::VERBS) {
         Ok(Asked::Text(text)) => {
             let Err(error) = output::print(text) else { return Exit::Success };
             Log::standard(&Global::default()).failed(&error);
@@ -68,7 +73,7 @@ fn run() -> Exit {
     }
 }
 
-#[cfg(any(not(target_env = "gnu"), test))]
+#[cfg(test)]
 fn main() -> std::process::ExitCode {
-    entry::begin()
+    u8::from(run()).into()
 }

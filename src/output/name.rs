@@ -5,17 +5,18 @@
 //! behaviour are husk's.
 
 use anyhow::Error;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::LazyLock;
 
 /// The name, if it is a plain word; callers may pass any text. A path in /proc ends in a number or `exe`, so it
 /// does not count.
 pub(crate) static NAME: LazyLock<String> = LazyLock::new(|| {
-    let called = std::env::args_os().next().unwrap_or_default();
-    let name = Path::new(&called).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let called = Path::new(husk_runtime::arguments().first().map_or(OsStr::new(""), |called| called));
+    let name = called.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let is_word = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain);
-    if is_word && !Path::new(&called).starts_with("/proc") { name.to_owned() } else { "husk".to_owned() }
+    if is_word && !called.starts_with("/proc") { name.to_owned() } else { "husk".to_owned() }
 });
 
 /// Fills in this name in a text that has `{husk}` wherever a reader might type it.

@@ -25,7 +25,7 @@ pub use child::timings::{Lane, Span, Timings};
 pub use child::trees::user_namespace;
 pub use criu::{CgroupMode, Settings, Switch};
 pub use error::{Error, NoRecord, UntrustedReason};
-pub use host::seal::{Environment, Sealed, is_exposed, prepare_process, seal, sealed_program};
+pub use host::seal::{Environment, Sealed, arguments, is_exposed, prepare_process, seal, sealed_program};
 pub use host::subids::RootlessMaps;
 pub use host::users::{ImageUser, image_user};
 pub use husk_bundle::{LAYERS, Notice, Warning, nearest};

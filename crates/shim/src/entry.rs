@@ -5,11 +5,21 @@
 //! The symbol `main` must have the C library's signature and occur once in the program. No other crate defines it, and
 //! Rust's `main` is left out if this one exists (`no_main`).
 
-#[cfg(all(target_env = "gnu", not(test)))]
-#[expect(unsafe_code, reason = "a name that the linker looks for")]
-// SAFETY: see the module documentation. It takes no arguments; std gets them from the C library's initialisers.
+#[cfg(not(test))]
+use std::ffi::{CStr, c_char, c_int};
+#[cfg(not(test))]
+use std::slice;
+
+#[cfg(not(test))]
+#[expect(unsafe_code, reason = "a name that the linker looks for, and the arguments as C has them")]
+// SAFETY: see the module documentation.
 #[unsafe(export_name = "main")]
-extern "C" fn begin() -> std::ffi::c_int {
-    husk_runtime::prepare_process();
+extern "C" fn begin(count: c_int, arguments: *const *const c_char) -> c_int {
+    // SAFETY: the kernel has written so many pointers on the stack, which stay there until the process ends.
+    let arguments = unsafe { slice::from_raw_parts(arguments, usize::try_from(count).unwrap_or(0)) };
+    husk_runtime::prepare_process(arguments.iter().map(|&argument| {
+        // SAFETY: each points to a string beside them.
+        unsafe { CStr::from_ptr(argument) }
+    }));
     crate::program().into()
 }

@@ -5,7 +5,7 @@
 //! containers' standard streams. Verbs of the runtime are performed in short-lived processes of their own ([`verbs`]).
 //! The shim decides nothing about containers.
 
-#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+#![cfg_attr(not(test), no_main)]
 #![deny(unsafe_code)]
 
 mod bootstrap;
@@ -33,10 +33,14 @@ pub(crate) const PROGRAM: &str = "containerd-shim-husk-v1";
 /// The descriptor on which the daemon gets its socket.
 const SOCKET: i32 = 3;
 
+/// The allocator of musl asks the kernel for every larger block (docs/decisions/056-musl.md).
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 /// Runs the program and returns its exit code.
 fn program() -> u8 {
-    let mut arguments = env::args_os().skip(1);
-    if arguments.len() == 1 && arguments.next().is_some_and(|argument| argument == verbs::ARGUMENT) {
+    if husk_runtime::arguments().get(1..).is_some_and(|arguments| arguments == [verbs::ARGUMENT]) {
         return verbs::perform();
     }
     match run() {
@@ -49,14 +53,14 @@ fn program() -> u8 {
     }
 }
 
-#[cfg(any(not(target_env = "gnu"), test))]
+#[cfg(test)]
 fn main() -> std::process::ExitCode {
-    husk_runtime::prepare_process();
     program().into()
 }
 
 fn run() -> Result<(), String> {
-    let arguments = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments = husk_runtime::arguments().iter().skip(1);
+    let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let mut flags = Flags::parse(arguments)?;
     if flags.version {
         return print(bootstrap::info::version().as_bytes());

@@ -246,7 +246,7 @@ fn read(path: &'static str) -> Result<Vec<IdMap>> {
 /// Runs this command again as root of a user namespace with these ids.
 fn inside(maps: &RootlessMaps) -> Result<Exit> {
     let mut command = Command::new("/proc/self/exe");
-    command.args(env::args_os().skip(1)).env(INSIDE, "1").new_namespaces(Namespaces::USER);
+    command.args(husk_runtime::arguments().iter().skip(1)).env(INSIDE, "1").new_namespaces(Namespaces::USER);
     command.env(USER_OF_SKOPEO, rustix::process::getuid().to_string());
     command.uid_map(&maps.uids).gid_map(&maps.gids);
     let status = command.status().context("start husk in a user namespace")?;

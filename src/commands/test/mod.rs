@@ -41,7 +41,7 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     }
     if let Some((name, arguments)) = test.program.split_first()
         && name == "init"
-        && !env::args_os().any(|word| word == "--")
+        && !husk_runtime::arguments().iter().any(|word| word == "--")
     {
         return init::perform(arguments);
     }

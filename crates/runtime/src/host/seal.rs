@@ -25,13 +25,22 @@ use rustix::io::fcntl_getfd;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::stdio::{stderr, stdin, stdout};
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::mem::forget;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::abort;
+use std::sync::OnceLock;
+
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Returns the arguments of this process, including its name.
+pub fn arguments() -> &'static [OsString] {
+    // Programs with Rust's `main`, such as tests, have not called `prepare_process`.
+    ARGUMENTS.get_or_init(|| env::args_os().collect())
+}
 
 /// The part of its caller's environment that husk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +98,7 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     if is_kept && mount.as_ref().is_ok_and(|mount| run_from(mount).is_ok()) {
         return Ok(Sealed::Mount);
     }
-    let arguments = strings(env::args_os());
+    let arguments = strings(arguments().iter().cloned());
     let kept = env::vars_os().filter(|(name, _)| environment.keeps(name));
     let variables = strings(kept.map(|(name, value)| {
         let mut variable = name;
@@ -196,8 +205,10 @@ fn pointers(strings: &[CString]) -> Vec<CPtr<'_>> {
 
 /// Does what Rust's runtime does at startup, for programs that start without it. Opens /dev/null for standard streams
 /// that the caller closed, so that no other file gets their numbers. Ignores `SIGPIPE`, so that writing to a closed
-/// pipe is an error.
-pub fn prepare_process() {
+/// pipe is an error. Keeps the arguments, which Rust's runtime would keep.
+pub fn prepare_process<'a>(arguments: impl Iterator<Item = &'a CStr>) {
+    let owned = |argument: &CStr| OsStr::from_bytes(argument.to_bytes()).to_owned();
+    tolerate(ARGUMENTS.set(arguments.map(owned).collect()), "this is the first call");
     // In this order, because a new descriptor gets the lowest free number.
     for stream in [stdin(), stdout(), stderr()] {
         if fcntl_getfd(stream).is_err() {
