@@ -10,6 +10,7 @@
 use crate::verb::Verb;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::cell::Cell;
+use std::env;
 use std::ffi::OsString;
 use std::ops::Deref;
 
@@ -73,11 +74,24 @@ pub(crate) fn only_common(arguments: &[OsString], verbs: &'static [Verb]) -> Opt
         arguments.iter().take_while(|word| *word != "--").map(|word| word.to_str().unwrap_or("-"));
     let verb = words.clone().find_map(|word| verbs.iter().find(|verb| verb.name == word))?;
     let common = verb.common?;
+    if verb.variables.iter().any(|name| env::var_os(name).is_some()) {
+        return None;
+    }
     let is_common = |word: &str| {
         let name = word.split_once('=').map_or(word, |(name, _)| name);
         COMMON.contains(&name) || common.contains(&name)
     };
     words.all(|word| !word.starts_with('-') || is_common(word)).then_some(verb)
+}
+
+/// Returns whether the commands that this thread builds have no rare options.
+pub(crate) fn are_left_out() -> bool {
+    ARE_LEFT_OUT.get()
+}
+
+/// Returns the names of rare options, unless they are left out.
+pub(crate) fn unless_left_out(names: &'static [&'static str]) -> &'static [&'static str] {
+    if are_left_out() { &[] } else { names }
 }
 
 /// Leaves rare options out of the commands that this thread builds, and gives them their defaults.
@@ -112,6 +126,8 @@ pub(crate) mod tests {
             "exec --process p --pid-file=/x --detach --tty --console-socket s web-1",
             "exec web-1 /bin/true",
             "delete --force web-1",
+            "test ./check",
+            "test --runner --timeout 10s --write=target --overlay . -- ./check --plan",
         ] {
             assert!(are_left_out(line), "{line}");
         }
@@ -122,21 +138,22 @@ pub(crate) mod tests {
             "exec web-1 sh -c true",
             "exec -u 1 web-1 true",
             "--root run list",
+            "test --plan -- ./check",
         ] {
             assert!(!are_left_out(line), "{line}");
         }
     }
 
-    /// Panics unless options have the same defaults if they are left out.
-    pub(crate) fn assert_defaults<T: Args + Default + Debug>() {
-        let matches = T::augment_args(Command::new("husk")).get_matches_from(["husk"]);
+    /// Panics unless options have the same defaults if they are left out of a command line of one word.
+    pub(crate) fn assert_defaults<T: Args + Default + Debug>(command: Command) {
+        let matches = command.get_matches_from(["word"]);
         let parsed = T::from_arg_matches(&matches).unwrap();
         assert_eq!(format!("{parsed:?}"), format!("{:?}", T::default()));
     }
 
     #[test]
     fn global_options_that_are_left_out_have_the_defaults_of_clap() {
-        assert_defaults::<RareGlobal>();
+        assert_defaults::<RareGlobal>(RareGlobal::augment_args(Command::new("husk")));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Verb {
     pub(crate) seal: Option<Environment>,
     /// Its options that most callers use, if the others are [rare](crate::rare).
     pub(crate) common: Option<&'static [&'static str]>,
+    /// Variables of the environment that stand for rare options.
+    pub(crate) variables: &'static [&'static str],
     /// The exit code if the verb fails.
     pub(crate) failure: Exit,
     /// Adds its options.
@@ -76,6 +78,7 @@ pub(crate) const fn verb_that<V: Args>(
         more: "",
         seal: None,
         common: None,
+        variables: &[],
         failure: Exit::Failed,
         define: V::augment_args,
         perform,

@@ -101,6 +101,8 @@ pub(crate) static VERBS: &[Verb] = &[
     Verb {
         usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
         more: test::options::MORE,
+        common: Some(test::options::COMMON),
+        variables: test::options::VARIABLES,
         failure: Exit::NoSandbox,
         ..verb_that::<test::options::Test>("test", Group::Test, test::perform)
     },
@@ -112,14 +114,21 @@ pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
 
 #[cfg(test)]
 mod tests {
+    use super::find;
     use super::life::{create, exec, run};
+    use super::test::options;
+    use crate::options::program;
     use crate::rare::tests::assert_defaults;
+    use std::ffi::OsStr;
 
     #[test]
     fn options_that_are_left_out_have_the_defaults_of_clap() {
-        assert_defaults::<create::RareCreation>();
-        assert_defaults::<create::CreateOrphans>();
-        assert_defaults::<run::RareRun>();
-        assert_defaults::<exec::RareExec>();
+        let of = |name: &str| (find(OsStr::new(name)).unwrap().define)(program());
+        assert_defaults::<create::RareCreation>(of("create"));
+        assert_defaults::<create::CreateOrphans>(of("create"));
+        assert_defaults::<run::RareRun>(of("run"));
+        assert_defaults::<exec::RareExec>(of("exec"));
+        assert_defaults::<options::RareTest>(of("test"));
+        assert_defaults::<options::Tests>(of("test"));
     }
 }

@@ -5,6 +5,7 @@ use super::services::{self, ConditionalService};
 use super::settings::{Settings, Subject};
 use crate::exit::Exit;
 use crate::image::Images;
+use crate::rare;
 use crate::session::Session;
 use anyhow::{Result, anyhow};
 use clap::parser::ValueSource;
@@ -39,7 +40,8 @@ impl<'c> Configured<'c> {
         images: &'c Images,
         session: &Session<'_>,
     ) -> Result<Self> {
-        // Only now, because building the options takes as long as parsing the command line.
+        // Only now, because building all options takes longer than parsing the command line.
+        rare::leave_out(false);
         let command = Test::augment_args(crate::options::program());
         let mut settings = Settings::parse(text, path, &command)?;
         let run = settings.run(&given, (path, text))?;
@@ -50,7 +52,7 @@ impl<'c> Configured<'c> {
 
     /// Returns the options for the named test, or for the whole program if `name` is `None`.
     pub(super) fn test(&self, name: Option<&str>) -> Result<Test> {
-        let (is_runner, program) = (self.given.tests.runner, &self.given.program);
+        let (is_runner, program) = (self.given.runner, &self.given.program);
         let binary = program.first().map(Path::new).and_then(Path::file_name);
         let binary = binary.unwrap_or_default().to_string_lossy();
         let binary = binary.rsplit_once('-').filter(|_| is_runner).map_or(&*binary, |(name, _hash)| name);
@@ -89,7 +91,7 @@ impl<'c> Configured<'c> {
     /// Returns the options for the named test, and the profile of its image.
     pub(super) fn named(&self, name: &str) -> Result<(Test, Profile)> {
         let test = self.test(Some(name))?;
-        let image = test.image.as_ref().map(|image| self.images.profile(image)).transpose()?;
+        let image = test.rare.image.as_ref().map(|image| self.images.profile(image)).transpose()?;
         Ok((test, image.unwrap_or_default()))
     }
 }
@@ -97,7 +99,9 @@ impl<'c> Configured<'c> {
 /// Returns the options of the command line and of the environment in clap's syntax.
 pub(super) fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
     let is_typed = |option: &&Arg| {
-        let source = matches.value_source(option.get_id().as_str());
+        // Options that were left out are unknown.
+        let known = matches.ids().find(|id| *id == option.get_id());
+        let source = known.and_then(|id| matches.value_source(id.as_str()));
         matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
     };
     let mut words = Vec::new();

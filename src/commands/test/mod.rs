@@ -49,10 +49,10 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
         let command = Test::augment_args(crate::options::program());
         return jobs::print(job, &test, &configured::typed(matches, &command));
     }
-    let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
     let images = Images::default();
-    let Some((path, text)) = settings::find(test.config.as_deref(), &directory, session.log)? else {
+    let Some((path, text)) = settings::find(test.rare.config.as_deref(), &directory, session.log)? else {
         return Run::prepare(test, None, &images, session)?.perform();
     };
     let configured = Configured::read((&text, &path), test, matches, &images, session)?;

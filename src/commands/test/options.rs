@@ -1,6 +1,7 @@
 //! The options of `husk test`, and the profile that they describe.
 
 use super::jobs::Job;
+use crate::rare::{self, Rare};
 use husk_hermetic::record::MOST_SHARDS;
 use husk_hermetic::{
     Caches, Each, Explain, Image, Limits, Net, PathAccess, Profile, Service, Show, Tools, Variable,
@@ -110,9 +111,46 @@ choose the tests. 'user' is the user that it runs as, and timeout how long it ma
   runner = [\"husk\", \"test\", \"--runner\"]
 ";
 
+pub(crate) const COMMON: &[&str] = &["--write", "--overlay", "--timeout", "--runner"];
+
+/// Variables that stand for rare options.
+pub(crate) const VARIABLES: &[&str] = &["HUSK_TEST_SHARD", "HUSK_TEST_DURATIONS", "HUSK_TEST_JSON"];
+
 /// Run a program or test in a throwaway sandbox
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Test {
+    /// Make a file or directory writable
+    #[arg(long, value_name = "PATH")]
+    pub(super) write: Vec<PathBuf>,
+    /// Make a directory writable, and discard the changes
+    #[arg(long, value_name = "PATH")]
+    pub(super) overlay: Vec<PathBuf>,
+    /// Time limit: 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) timeout: Option<Duration>,
+    /// Run each test of a test binary in its own sandbox, as a runner for cargo
+    #[arg(long)]
+    pub(super) runner: bool,
+    #[command(flatten)]
+    pub(super) rare: Rare<RareTest>,
+    #[command(flatten)]
+    pub(super) tests: Rare<Tests>,
+    /// Set in husk.toml only.
+    #[arg(skip)]
+    pub(super) services: Vec<Service>,
+    /// Program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = rare::are_left_out(),
+        required_unless_present_any = rare::unless_left_out(&["bundle", "image"]),
+        trailing_var_arg = true
+    )]
+    pub(super) program: Vec<OsString>,
+}
+
+/// Options that few programs need.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct RareTest {
     /// Root file system instead of the host's files; paths are relative to it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bundle", "runner"])]
     pub(super) rootfs: Option<PathBuf>,
@@ -122,12 +160,6 @@ pub(crate) struct Test {
     /// Image whose files and program to use, named as in 'husk bundle'
     #[arg(long, conflicts_with_all = ["rootfs", "bundle"])]
     pub(super) image: Option<OsString>,
-    /// Make a file or directory writable
-    #[arg(long, value_name = "PATH")]
-    pub(super) write: Vec<PathBuf>,
-    /// Make a directory writable, and discard the changes
-    #[arg(long, value_name = "PATH")]
-    pub(super) overlay: Vec<PathBuf>,
     /// Show a path that a private directory such as /tmp would hide
     #[arg(long, value_name = "PATH")]
     pub(super) read: Vec<PathBuf>,
@@ -143,15 +175,12 @@ pub(crate) struct Test {
     /// Pass or set an environment variable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(super) env: Vec<OsString>,
-    /// Network: none, loopback or host
-    #[arg(long, value_name = "NET", default_value = "loopback", hide_possible_values = true)]
-    pub(super) net: Network,
+    /// Network: none, loopback or host [default: loopback]
+    #[arg(long, value_name = "NET", hide_possible_values = true)]
+    pub(super) net: Option<Network>,
     /// Uptime that the program sees: 0s, 50d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) uptime: Option<Duration>,
-    /// Time limit: 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(super) timeout: Option<Duration>,
     /// CPU time limit of each process, in seconds
     #[arg(long, value_name = "SECONDS")]
     pub(super) cpu: Option<u64>,
@@ -167,15 +196,15 @@ pub(crate) struct Test {
     /// Size limit of each file that is written
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) file_size: Option<u64>,
-    /// Limit of data in the private directories
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2g")]
-    pub(super) disk: u64,
+    /// Limit of data in the private directories [default: 2g]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) disk: Option<u64>,
     /// Allow mounts in nested namespaces, which turns off Landlock
     #[arg(long)]
     pub(super) nested: bool,
-    /// Run a failed program again to tell what it was denied: off, auto, always
-    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
-    pub(super) explain: When,
+    /// Run a failure again to tell what was denied: off, auto, always [default: auto]
+    #[arg(long, value_name = "WHEN", hide_possible_values = true)]
+    pub(super) explain: Option<When>,
     /// Fail if this machine cannot isolate the program completely
     #[arg(long)]
     pub(super) strict: bool,
@@ -185,28 +214,27 @@ pub(crate) struct Test {
     /// Copy what the program wrote to private directories and overlays here
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     pub(super) keep: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) tests: Tests,
     /// File with options [default: husk.toml here or in a directory above]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Print the steps without performing them
     #[arg(long)]
     pub(super) plan: bool,
-    /// Set in husk.toml only.
-    #[arg(skip)]
-    pub(super) services: Vec<Service>,
-    /// Program and its arguments
-    #[arg(value_name = "PROGRAM", required_unless_present_any = ["bundle", "image"], trailing_var_arg = true)]
-    pub(super) program: Vec<OsString>,
+}
+
+impl RareTest {
+    pub(super) fn explain(&self) -> Explain {
+        match self.explain {
+            Some(When::Off) => Explain::Off,
+            None | Some(When::Auto) => Explain::Auto,
+            Some(When::Always) => Explain::Always,
+        }
+    }
 }
 
 /// Options for tests: those of a test binary, or a program that is one test.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Tests {
-    /// Run each test of a test binary in its own sandbox, as a runner for cargo
-    #[arg(long)]
-    pub(super) runner: bool,
     /// Give each test of pytest or go its own sandbox: test, file, package
     #[arg(
         long,
@@ -244,9 +272,9 @@ pub(crate) struct Tests {
         conflicts_with_all = ["runner", "merge", "bundle", "plan", "shell", "keep"]
     )]
     pub(super) job: Option<Job>,
-    /// Number of shards of a job
-    #[arg(long, value_name = "NUMBER", default_value = "4")]
-    pub(super) shards: usize,
+    /// Number of shards of a job [default: 4]
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) shards: Option<usize>,
     /// Image of the job's containers
     #[arg(long, value_name = "IMAGE")]
     pub(super) job_image: Option<String>,
@@ -257,8 +285,8 @@ pub(crate) struct Tests {
     #[arg(long)]
     pub(super) fail_fast: bool,
     /// Run a failed test again up to this often; if it passes, it is flaky
-    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
-    pub(super) retries: usize,
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) retries: Option<usize>,
     /// Remember which tests passed, and run them again only if what they see changes
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle"])]
     pub(super) cache: Option<PathBuf>,
@@ -310,25 +338,16 @@ pub(crate) enum When {
     Always,
 }
 
-impl When {
-    pub(super) fn explain(self) -> Explain {
-        match self {
-            Self::Off => Explain::Off,
-            Self::Auto => Explain::Auto,
-            Self::Always => Explain::Always,
-        }
-    }
-}
-
 impl Test {
     /// Converts the options to a profile; they take precedence over the bundle.
     pub(super) fn profile(self, of_bundle: Profile, tools: &Tools) -> Profile {
-        let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
+        let (rare, tests) = (self.rare.into_inner(), self.tests.into_inner());
+        let mut image = of_bundle.image.or(rare.rootfs.map(Image::of));
         let shown = [
             (self.write, PathAccess::Write),
             (self.overlay, PathAccess::Overlay),
-            (self.read, PathAccess::Read),
-            (self.hide, PathAccess::Hide),
+            (rare.read, PathAccess::Read),
+            (rare.hide, PathAccess::Hide),
         ];
         let shown = shown.into_iter();
         let shown =
@@ -340,7 +359,7 @@ impl Test {
                 shown.into_iter().partition(|show| show.path == Path::new("/"));
             image.access = roots.last().map_or(image.access, |show| show.access);
             shown = others;
-        } else if self.inputs.is_empty() {
+        } else if rare.inputs.is_empty() {
             // The program is made visible. Among inputs it is anyway.
             let program = self.program.first().map(PathBuf::from);
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
@@ -348,33 +367,33 @@ impl Test {
         }
         let mut profile = Profile {
             args: if self.program.is_empty() { of_bundle.args } else { self.program },
-            env: self.env.into_iter().map(variable).collect(),
+            env: rare.env.into_iter().map(variable).collect(),
             shown,
-            uptime: self.uptime,
-            nested: self.nested,
-            keeps_files: self.keep.is_some(),
+            uptime: rare.uptime,
+            nested: rare.nested,
+            keeps_files: rare.keep.is_some(),
             observed: false,
             image,
-            inputs: self.inputs,
-            excluded: self.tests.cache.iter().filter_map(|cache| fs::canonicalize(cache).ok()).collect(),
-            net: match self.net {
-                Network::None => Net::None,
-                Network::Loopback => Net::Loopback,
-                Network::Host => Net::Host,
+            inputs: rare.inputs,
+            excluded: tests.cache.iter().filter_map(|cache| fs::canonicalize(cache).ok()).collect(),
+            net: match rare.net {
+                Some(Network::None) => Net::None,
+                None | Some(Network::Loopback) => Net::Loopback,
+                Some(Network::Host) => Net::Host,
             },
             limits: Limits {
                 wall: self.timeout,
-                cpu_seconds: self.cpu,
-                memory: self.memory.or(of_bundle.limits.memory),
-                processes: self.pids.or(of_bundle.limits.processes),
-                files: self.files,
-                file_size: self.file_size,
-                disk: Some(self.disk),
+                cpu_seconds: rare.cpu,
+                memory: rare.memory.or(of_bundle.limits.memory),
+                processes: rare.pids.or(of_bundle.limits.processes),
+                files: rare.files,
+                file_size: rare.file_size,
+                disk: Some(rare.disk.unwrap_or(2 << 30)),
             },
             services: self.services,
             ..Profile::default()
         };
-        tools.add_to(&mut profile, if self.keep_caches { Caches::Keep } else { Caches::Discard });
+        tools.add_to(&mut profile, if rare.keep_caches { Caches::Keep } else { Caches::Discard });
         profile
     }
 }

@@ -15,17 +15,17 @@ use std::time::Instant;
 impl Run<'_> {
     /// Runs the program, opens a shell in its sandbox or prints its plan.
     pub(super) fn program(mut self) -> Result<Exit> {
-        if self.test.shell {
+        if self.test.rare.shell {
             if husk_hermetic::binary_kind(&self.profile) != BinaryKind::Other {
                 husk_hermetic::show(&mut self.profile);
             }
             let program = husk_hermetic::open_shell(&mut self.profile)?;
             self.session.log.note(&format!("shell in the sandbox; run: {program}"));
         }
-        if self.test.plan {
+        if self.test.rare.plan {
             return self.print_plan(&husk_hermetic::listing(&self.profile)?);
         }
-        if self.test.shell {
+        if self.test.rare.shell {
             return self.run_program(None);
         }
         let report = self.report(Named::command)?;
@@ -48,9 +48,10 @@ impl Run<'_> {
     /// Runs the program and reports how it ended.
     pub(super) fn run_program(mut self, report: Option<Report>) -> Result<Exit> {
         let (profile, log) = (&self.profile, self.session.log);
-        let keep = self.test.keep.clone().map(|directory| keep::open(directory, profile)).transpose()?;
+        let keep = self.test.rare.keep.clone().map(|directory| keep::open(directory, profile)).transpose()?;
         // cargo and nextest repeat a test binary themselves.
-        let retries = if self.test.tests.runner || self.test.shell { 0 } else { self.test.tests.retries };
+        let retries =
+            if self.test.runner || self.test.rare.shell { 0 } else { self.test.tests.retries.unwrap_or(0) };
         let found = self.attempts(retries);
         cache::finish(self.cache.as_mut(), self.session);
         let (attempts, ended) = match found {
@@ -68,7 +69,7 @@ impl Run<'_> {
             log.note(&keep.keep(&ended)?);
         }
         let profile = &self.profile;
-        let is_due = self.test.explain.explain().is_due(&ended);
+        let is_due = self.test.rare.explain().is_due(&ended);
         let explanation = is_due.then(|| husk_hermetic::explain(profile, &ended, self.how));
         if let Some(mut report) = report {
             report.add_program(attempts, explanation.clone());

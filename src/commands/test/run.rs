@@ -40,22 +40,22 @@ impl<'r> Run<'r> {
         let cache = cache::open(&test, session)?;
         let (of_bundle, held) = of_bundle(&test, images, session)?;
         // An image has its own tools.
-        let has_image = test.rootfs.is_some() || of_bundle.image.is_some();
-        let caller = || Caller { wants_caches: test.keep_caches, ..Caller::of(&test.program) };
+        let has_image = test.rare.rootfs.is_some() || of_bundle.image.is_some();
+        let caller = || Caller { wants_caches: test.rare.keep_caches, ..Caller::of(&test.program) };
         let tools = if has_image { Tools::default() } else { Tools::find(&caller()) };
         let mut profile = test.clone().profile(of_bundle, &tools);
-        if !test.plan {
+        if !test.rare.plan {
             husk_hermetic::create_outputs(&profile);
         }
         husk_hermetic::show_outputs(&mut profile).iter().for_each(|warning| session.log.warning(warning));
         let durations = test.tests.durations(session)?;
-        let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
+        let how = if test.rare.strict { Isolation::Strict } else { Isolation::Possible };
         Ok(Self { test, configured, how, tools, profile, durations, cache, session, _held: held })
     }
 
     pub(super) fn perform(self) -> Result<Exit> {
-        let Tests { runner, each, tap, .. } = self.test.tests;
-        match (runner, each.is_some() || tap) {
+        let Tests { each, tap, .. } = *self.test.tests;
+        match (self.test.runner, each.is_some() || tap) {
             (true, _) => self.binary(),
             (_, true) => self.suite(),
             _ => self.program(),
@@ -64,7 +64,7 @@ impl<'r> Run<'r> {
 
     /// Opens the reports of tests with these names.
     pub(super) fn report(&self, named: fn(&Profile, Option<(usize, usize)>) -> Named) -> Result<Report> {
-        let tests = &self.test.tests;
+        let tests: &Tests = &self.test.tests;
         tests.refuse_reports(&self.profile)?;
         let mut names = named(&self.profile, tests.shard);
         names.durations = self.durations.as_ref().map(Durations::digest);
@@ -96,14 +96,14 @@ pub(super) fn of_bundle(
     images: &Images,
     session: &Session<'_>,
 ) -> Result<(Profile, Option<Held>)> {
-    if let Some(image) = &test.image {
+    if let Some(image) = &test.rare.image {
         let profile = images.profile(image)?;
         if test.program.is_empty() && profile.args.is_empty() {
             bail!("image {}: names no program; give one after '--'", image.display());
         }
         return Ok((profile, None));
     }
-    let Some(directory) = &test.bundle else { return Ok(Default::default()) };
+    let Some(directory) = &test.rare.bundle else { return Ok(Default::default()) };
     let (profile, warnings) = husk_hermetic::bundle(directory)?;
     warnings.iter().for_each(|warning| session.log.warning(warning));
     let held = match profile.image.as_ref().map(|image| &image.root) {

@@ -255,7 +255,7 @@ impl Settings {
     /// Returns the run that this husk is part of, if it needs one.
     pub(crate) fn run(&self, test: &Test, (path, text): (&Path, &str)) -> Result<Option<SharedRun>> {
         let is_shared = self.services.iter().any(|service| service.per == Per::Run);
-        if !is_shared || !test.tests.runner { Ok(None) } else { SharedRun::of(test, path, text) }
+        if !is_shared || !test.runner { Ok(None) } else { SharedRun::of(test, path, text) }
     }
 }
 
@@ -272,7 +272,7 @@ impl ServiceTable {
         let matches = matches.map_err(|error| anyhow!("husk.toml: {}", crate::options::message(&error)))?;
         let test = Test::from_arg_matches(&matches)?;
         let (of_bundle, held) = of_bundle(&test, images, session)?;
-        let has_image = test.rootfs.is_some() || of_bundle.image.is_some();
+        let has_image = test.rare.rootfs.is_some() || of_bundle.image.is_some();
         if of_bundle.image.is_some() && self.user.is_some() {
             bail!("user: the bundle says who the program runs as");
         }
@@ -329,7 +329,7 @@ pub(super) fn at(services: &[ConditionalService], places: &[usize]) -> Result<Ve
 pub(super) fn keep(services: &[ConditionalService], test: &Test) -> Result<Exit> {
     let is_named = |one: &&ConditionalService| test.tests.keep_services.contains(&one.service.name);
     let services: Vec<_> = services.iter().filter(is_named).map(|one| one.service.clone()).collect();
-    let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
+    let how = if test.rare.strict { Isolation::Strict } else { Isolation::Possible };
     let (listener, process) = (stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?);
     husk_hermetic::keep_services(&services, how, listener, process)?;
     Ok(Exit::Success)

@@ -38,7 +38,7 @@ impl SharedRun {
             [process.id.to_string(), process.started.clone(), path.display().to_string(), text.to_owned()];
         let mut arguments = ["test", "--config"].map(OsString::from).to_vec();
         arguments.push(path.into());
-        arguments.extend(test.strict.then(|| "--strict".into()));
+        arguments.extend(test.rare.strict.then(|| "--strict".into()));
         let directory = store_path()?.join("runs");
         Ok(Some(Self { directory, process: process.id, names: names.to_vec(), arguments }))
     }

@@ -22,7 +22,7 @@ impl Run<'_> {
     /// Runs the tests of a test binary, as a runner for cargo.
     pub(super) fn binary(mut self) -> Result<Exit> {
         let kind = husk_hermetic::binary_kind(&self.profile);
-        if self.test.plan {
+        if self.test.rare.plan {
             return plans::print(self, kind);
         }
         if kind == BinaryKind::Other {
@@ -44,9 +44,9 @@ impl Run<'_> {
 
     /// Runs the tests that another tool lists.
     pub(super) fn suite(mut self) -> Result<Exit> {
-        let Tests { each, tap, .. } = self.test.tests;
+        let Tests { each, tap, .. } = *self.test.tests;
         let suite = Suite::of(&self.profile, each.map(What::each), tap).map_err(Error::Setting)?;
-        if self.test.plan {
+        if self.test.rare.plan {
             let name = if tap && each.is_some() { Named::programs } else { Named::command };
             let name = name(&self.profile, self.test.tests.shard).suite;
             return plans::print_suite(&self, &suite, &name);
@@ -55,7 +55,7 @@ impl Run<'_> {
         let (tests, written) = self.tests(false, &mut report, |profile, how, choice, results| {
             husk_hermetic::run_suite(profile, how, &suite, choice, results)
         })?;
-        let (opens_shell, how, session) = (self.test.shell, self.how, self.session);
+        let (opens_shell, how, session) = (self.test.rare.shell, self.how, self.session);
         let mut tests = tests;
         let failed = tests.failed.take();
         let exit = self.finish(tests, written, report)?;
@@ -73,14 +73,14 @@ impl Run<'_> {
         run: impl FnOnce(&Profile, Isolation, &mut Choice<'_>, &mut dyn Write) -> Result<T, Error>,
     ) -> Result<(T, Result<()>)> {
         let mut cache = self.cache.take();
-        let keep = self.test.keep.clone().map(|directory| KeepEach::open(directory, &self.profile));
+        let keep = self.test.rare.keep.clone().map(|directory| KeepEach::open(directory, &self.profile));
         let mut keep = keep.transpose()?;
         let name = report.suite().to_owned();
-        let setting = self.setting(self.test.explain.explain(), is_binary);
+        let setting = self.setting(self.test.rare.explain(), is_binary);
         let mut choice = Choice {
             division: self.division(&name),
             // A shell is opened for the first test that fails.
-            fails_fast: self.test.tests.fail_fast || self.test.shell,
+            fails_fast: self.test.tests.fail_fast || self.test.rare.shell,
             setting: &setting,
             screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
             cache: cache.as_mut(),
@@ -120,13 +120,14 @@ impl Run<'_> {
         is_binary: bool,
     ) -> impl Fn(&str) -> Result<Rc<Setting>, Error> {
         let tests = &self.test.tests;
-        let usual = Rc::new(Setting { profile: self.profile.clone(), retries: tests.retries, explain });
+        let usual =
+            Rc::new(Setting { profile: self.profile.clone(), retries: tests.retries.unwrap_or(0), explain });
         let known = RefCell::new(vec![usual.clone()]);
         move |name: &str| {
             let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
             let Some(configured) = self.configured else { return Ok(usual.clone()) };
             let (test, image) = configured.named(name).map_err(wrong)?;
-            let (retries, explain) = (test.tests.retries, test.explain.explain());
+            let (retries, explain) = (test.tests.retries.unwrap_or(0), test.rare.explain());
             let mut profile = test.profile(image, &self.tools);
             // The warnings are the same for each test.
             drop(husk_hermetic::show_outputs(&mut profile));
@@ -134,7 +135,7 @@ impl Run<'_> {
                 husk_hermetic::show(&mut profile);
             }
             tests.refuse_reports(&profile).map_err(wrong)?;
-            self.test.keep.iter().try_for_each(|path| keep::refuse(path, &profile)).map_err(wrong)?;
+            self.test.rare.keep.iter().try_for_each(|path| keep::refuse(path, &profile)).map_err(wrong)?;
             let setting = Setting { profile, retries, explain };
             let mut known = known.borrow_mut();
             let is_known = known.iter().find(|known| ***known == setting);

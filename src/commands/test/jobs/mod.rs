@@ -47,7 +47,7 @@ pub(super) fn print(job: Job, test: &Test, typed: &[OsString]) -> Result<Exit> {
     if let Some(report) = REPORTS.into_iter().find(|name| named(name)) {
         bail!("--{report}: the job sets this for each shard; leave it out");
     }
-    let shards = test.tests.shards;
+    let shards = test.tests.shards.unwrap_or(4);
     ensure!((2..=job.most()).contains(&shards), "--shards {shards}: must be from 2 to {}", job.most());
     let image = match (job, &test.tests.job_image) {
         (Job::Kubernetes, None) => bail!("--job kubernetes needs an image; name it with --job-image"),
