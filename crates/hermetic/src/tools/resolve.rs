@@ -55,12 +55,29 @@ pub(crate) struct Resolver {
     hidden: Vec<PathBuf>,
     /// The caller's uid and gid. Without them, every entry is trusted.
     user: Option<(u32, u32)>,
-    known: BTreeMap<PathBuf, Result<Entry, Refusal>>,
+    known: BTreeMap<OsString, Result<Entry, Refusal>>,
+    /// The directories of paths, as their callers name them.
+    directories: BTreeMap<OsString, Result<Place, Refusal>>,
+}
+
+/// A place on the way along a path.
+#[derive(Clone, Debug)]
+struct Place {
+    resolved: Resolved,
+    /// How many symlinks led to it.
+    followed: usize,
+}
+
+impl Place {
+    fn root() -> Self {
+        let resolved = Resolved { path: "/".into(), is_directory: true, links: Vec::new() };
+        Self { resolved, followed: 0 }
+    }
 }
 
 impl Resolver {
     pub(crate) fn new(hidden: Vec<PathBuf>, user: Option<(u32, u32)>) -> Self {
-        Self { hidden, user, known: BTreeMap::new() }
+        Self { hidden, user, known: BTreeMap::new(), directories: BTreeMap::new() }
     }
 
     pub(crate) fn trust_all(&mut self) {
@@ -78,9 +95,29 @@ impl Resolver {
 
     /// Follows an absolute path.
     pub(crate) fn resolve(&mut self, path: &Path) -> Result<Resolved, Refusal> {
-        let mut waiting: VecDeque<OsString> = parts(path).collect();
-        let mut resolved = Resolved { path: "/".into(), is_directory: true, links: Vec::new() };
-        let mut followed = 0;
+        let found = match (path.parent(), path.file_name()) {
+            (Some(directory), Some(name)) => {
+                let directory = self.directory(directory)?;
+                self.follow(directory, [name.to_owned()].into())
+            }
+            _ => self.follow(Place::root(), parts(path).collect()),
+        };
+        found.map(|place| place.resolved)
+    }
+
+    /// Follows the path of a directory, which many paths have in common.
+    fn directory(&mut self, path: &Path) -> Result<Place, Refusal> {
+        if let Some(known) = self.directories.get(path.as_os_str()) {
+            return known.clone();
+        }
+        let place = self.follow(Place::root(), parts(path).collect());
+        self.directories.insert(path.into(), place.clone());
+        place
+    }
+
+    /// Follows a relative path from a place.
+    fn follow(&mut self, from: Place, mut waiting: VecDeque<OsString>) -> Result<Place, Refusal> {
+        let Place { mut resolved, mut followed } = from;
         while let Some(part) = waiting.pop_front() {
             if !resolved.is_directory {
                 return Err(Refusal::Missing);
@@ -113,16 +150,16 @@ impl Resolver {
                 }
             }
         }
-        Ok(resolved)
+        Ok(Place { resolved, followed })
     }
 
     /// Returns the entry at a path. None of the directories above it may be a symlink.
     fn entry(&mut self, path: &Path) -> Result<Entry, Refusal> {
-        if let Some(known) = self.known.get(path) {
+        if let Some(known) = self.known.get(path.as_os_str()) {
             return known.clone();
         }
         let entry = self.look(path);
-        self.known.insert(path.to_owned(), entry.clone());
+        self.known.insert(path.into(), entry.clone());
         entry
     }
 

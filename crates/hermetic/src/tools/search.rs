@@ -25,8 +25,8 @@ const PYVENV: &str = "pyvenv.cfg";
 pub(super) struct Search<'c> {
     caller: &'c Caller,
     resolver: Resolver,
-    /// Files that are not shown, at their names and without symlinks.
-    secrets: Vec<PathBuf>,
+    /// Files that are not shown, at their names and without symlinks. Not looked for until there is a path to show.
+    secrets: Option<Vec<PathBuf>>,
     has_caches: bool,
     tools: Tools,
 }
@@ -36,16 +36,10 @@ impl<'c> Search<'c> {
         let hidden = caller.home.iter().cloned();
         let hidden = hidden.chain(["/dev", "/run", "/var/tmp", "/tmp"].map(PathBuf::from)).collect();
         let resolver = Resolver::new(hidden, Some(caller.user));
-        Self { caller, resolver, secrets: Vec::new(), has_caches: false, tools: Tools::default() }
+        Self { caller, resolver, secrets: None, has_caches: false, tools: Tools::default() }
     }
 
     pub(super) fn run(mut self) -> Tools {
-        for secret in SECRETS {
-            let Some(named) = self.caller.home.as_ref().map(|home| home.join(secret)) else { break };
-            let real = self.resolver.resolve(&named).ok().map(|resolved| resolved.path);
-            self.secrets.extend(real.filter(|real| *real != named));
-            self.secrets.push(named);
-        }
         for entry in env::split_paths(self.caller.variable("PATH").unwrap_or_default()) {
             self.directory(&entry);
         }
@@ -79,6 +73,7 @@ impl<'c> Search<'c> {
     /// Returns the hidden paths that the program needs, even if they cannot be trusted.
     pub(super) fn needed(mut self) -> Vec<PathBuf> {
         self.resolver.trust_all();
+        self.secrets = Some(Vec::new());
         let program = self.find_program();
         let directory = program.as_deref().and_then(Path::parent).map(Path::to_owned);
         if let Some(found) = directory.and_then(|directory| self.resolver.resolve(&directory).ok()) {
@@ -316,13 +311,25 @@ impl<'c> Search<'c> {
     }
 
     /// Returns why a path may not be shown.
-    fn refuse(&self, path: &Path) -> Option<String> {
+    fn refuse(&mut self, path: &Path) -> Option<String> {
         if self.resolver.holds_hidden(path) {
             return Some("it holds more than tools".to_owned());
         }
         let meets = |secret: &&PathBuf| path.starts_with(secret) || secret.starts_with(path);
-        let secret = self.secrets.iter().find(meets)?;
+        let secret = self.secrets().iter().find(meets)?;
         Some(format!("{} must stay hidden", secret.display()))
+    }
+
+    fn secrets(&mut self) -> &[PathBuf] {
+        let (home, resolver) = (self.caller.home.as_deref(), &mut self.resolver);
+        self.secrets.get_or_insert_with(|| {
+            let named = home.into_iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret)));
+            let mut secrets: Vec<_> = named.collect();
+            let real = secrets.iter().filter_map(|named| resolver.resolve(named).ok());
+            let real: Vec<_> = real.map(|real| real.path).collect();
+            secrets.extend(real);
+            secrets
+        })
     }
 }
 
