@@ -8,6 +8,8 @@ HUSK ?=
 SHIM ?=
 # The commit that 'husk --version' prints.
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+# The target of release builds: with musl if it is installed.
+TARGET = "$$(packaging/target.sh)"
 export PREFIX DESTDIR
 
 .PHONY: help run install uninstall dist test-dist test-publish check fuzz test soak integration integration-guest golden order examples doc bench bench-where bench-engines bench-hermetic bench-images bench-projects bench-restore bench-shims bench-spawn test-hermetic
@@ -19,8 +21,8 @@ run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
 install: ## install husk, its shim for containerd, its manual and completions below $(DESTDIR)$(PREFIX)
-	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
-	test -n "$(SHIM)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release --package husk-shim
+	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release --target $(TARGET)
+	test -n "$(SHIM)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release --target $(TARGET) --package husk-shim
 	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" \
 	SHIM="$(or $(SHIM),$$(ls -t target/*/release/containerd-shim-husk-v1 | head -n 1))" packaging/install.sh install
 
@@ -82,9 +84,9 @@ bench-engines: ## time a container under podman and containerd with husk, crun a
 	ROUNDS=$(or $(ROUNDS),50) integration/bench/engines/run.sh
 
 bench-shims: ## time the shim beside containerd's shim for runc, without containerd and its clients, as root (ROUNDS=)
-	$(CARGO) build --release --bin husk
-	$(CARGO) build --release --package husk-shim --example inside
-	ROUNDS=$(or $(ROUNDS),200) $(CARGO) bench --package husk-shim --bench shims
+	$(CARGO) build --release --target $(TARGET) --bin husk
+	$(CARGO) build --release --target $(TARGET) --package husk-shim --example inside
+	ROUNDS=$(or $(ROUNDS),200) $(CARGO) bench --target $(TARGET) --package husk-shim --bench shims
 
 bench-restore: ## compare checkpoint and restore by husk and runc with the same CRIU, and pauses with copies ahead of time, as root (ROUNDS= CRIU= RUNC=)
 	ROUNDS=$(or $(ROUNDS),20) integration/bench/restore/run.sh
@@ -93,18 +95,18 @@ bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone, std, t
 	integration/bench/spawn/run.sh
 
 bench-hermetic: ## compare the time of a sandbox with bubblewrap and unshare at the same isolation (ROUNDS=)
-	$(CARGO) build --release --bin husk
+	$(CARGO) build --release --target $(TARGET) --bin husk
 	results=integration/bench/results/hermetic-$$(date -u +%Y-%m-%d).txt && \
 	integration/bench/hermetic/run.sh $(or $(ROUNDS),300) >"$$results" && \
 	integration/bench/hermetic/suite.sh $(or $(ROUNDS),10) >>"$$results" && cat "$$results"
 
 bench-images: ## compare a throwaway container of a large image with podman and crun, and a remembered test in it, as root (ROUNDS=)
-	$(CARGO) build --release --bin husk
+	$(CARGO) build --release --target $(TARGET) --bin husk
 	results=integration/bench/results/hermetic-images-$$(date -u +%Y-%m-%d).md && \
 	integration/bench/hermetic/images.sh $(or $(ROUNDS),20) >"$$results" && cat "$$results"
 
 bench-projects: ## compare the tests of projects of crates.io, Go, PyPI and npm inside and outside the sandbox (ROUNDS=)
-	$(CARGO) build --release --bin husk
+	$(CARGO) build --release --target $(TARGET) --bin husk
 	results=integration/bench/results/hermetic-projects-$$(date -u +%Y-%m-%d).md && \
 	ROUNDS=$(or $(ROUNDS),3) integration/hermetic/projects.sh >"$$results"; status=$$?; cat "$$results"; exit $$status
 

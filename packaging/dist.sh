@@ -19,7 +19,8 @@ tools=${HUSK_TOOLS:-$root/target/tools}
 version=$(sed -n '/^\[workspace.package\]/,/^$/ s/^version = "\(.*\)"/\1/p' Cargo.toml)
 host=$(rustc -vV | sed -n 's/^host: //p')
 arch=${ARCH:-${host%%-*}}
-target=$arch-unknown-linux-gnu
+# With musl, unless its standard library cannot be had.
+target=$(packaging/target.sh --add "$arch")
 
 fail() {
     echo "dist: $*" >&2
@@ -38,7 +39,7 @@ check_target() {
     set -- "$library"/libstd-*.rlib
     [ -e "$1" ] || use_packaged_compiler ||
         fail "the standard library for $target is missing in $library: install it, for example with 'rustup target add $target'"
-    [ "$target" != "$host" ] || return 0
+    case $target in "$host" | *-musl) return 0 ;; esac
     name=$(echo "$target" | tr a-z- A-Z_)
     eval "linker=\${CARGO_TARGET_${name}_LINKER:-$arch-linux-gnu-gcc}"
     command -v "$linker" >/dev/null ||
@@ -71,7 +72,7 @@ build() { # CARGO-OPTION...
     flags="'--remap-path-prefix=$root=/husk', '--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo', \
         '--remap-path-prefix=$library=/rustc/$compiler'"
     cargo build --quiet --locked --target-dir "$out/build" --config "profile.release.strip = 'symbols'" \
-        --config "target.'cfg(all(target_os = \"linux\", target_env = \"gnu\"))'.rustflags = [$flags]" "$@"
+        --config "target.'cfg(target_os = \"linux\")'.rustflags = [$flags]" "$@"
 }
 
 build_binaries() {
@@ -80,7 +81,7 @@ build_binaries() {
     built=$out/build/$target/release
     # The manual and the completions are printed by a husk that runs here.
     printer=$built/husk
-    [ "$target" = "$host" ] || {
+    [ "$arch" = "${host%%-*}" ] || {
         build --target "$host" --package husk --bin husk
         printer=$out/build/$host/debug/husk
     }

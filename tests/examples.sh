@@ -3,10 +3,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+target=$(packaging/target.sh)
 run() {
     package=$1 example=$2
     shift 2
-    if cargo run --quiet --package "$package" --example "$example" -- "$@" >/dev/null; then
+    if cargo run --quiet --target "$target" --package "$package" --example "$example" -- "$@" >/dev/null; then
         echo "example $package/$example ... ok"
     else
         echo "example $package/$example ... FAILED"

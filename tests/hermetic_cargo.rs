@@ -34,6 +34,7 @@ impl CargoProject {
         for target in ["X86_64_UNKNOWN_LINUX_GNU", "AARCH64_UNKNOWN_LINUX_GNU"] {
             command.env(format!("CARGO_TARGET_{target}_RUNNER"), &runner);
         }
+        command.env_remove("CARGO_BUILD_TARGET");
         command
             .args(words)
             .current_dir(self.place.path("here"))

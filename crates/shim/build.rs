@@ -12,13 +12,19 @@ fn main() {
     println!("cargo::rerun-if-changed=../../packaging/order/order.ld");
     let is = |name, value| env::var(name).is_ok_and(|found| found == value);
     if is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") {
-        println!("cargo::rustc-link-arg-bins=-Wl,--strip-all");
+        // For musl, rustc executes the linker itself (.cargo/config.toml).
+        let is_linker = is("CARGO_CFG_TARGET_ENV", "musl");
+        let argument = |argument| {
+            let driver = if is_linker { "" } else { "-Wl," };
+            println!("cargo::rustc-link-arg-bins={driver}{argument}");
+        };
+        argument("--strip-all");
         let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         // The functions that a verb executes, which husk lists, lie side by side: each page of code costs a page fault.
         println!("cargo::rustc-link-arg-bins=-T{root}/../../packaging/order/order.ld");
         // GNU ld can do neither. The shim is then larger.
-        if has_lld() {
-            println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+        if is_linker || has_lld() {
+            argument("--icf=all");
             // Nothing unwinds, because panics abort.
             println!("cargo::rustc-link-arg-bins=-T{root}/small.ld");
         }

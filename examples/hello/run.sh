@@ -6,8 +6,9 @@ cd "$(dirname "$0")/../.."
 
 husk=${HUSK-}
 if [ -z "$husk" ]; then
-    cargo build --release --package husk --bin husk --example hello
-    husk=target/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+    target=$(packaging/target.sh)
+    cargo build --release --target "$target" --package husk --bin husk --example hello
+    husk=target/$target/release/husk
     echo
 fi
 

@@ -9,8 +9,8 @@ if [ ! -x "$programs/initdb" ] || ! command -v redis-server >/dev/null; then
     echo "skipped: examples/services: needs PostgreSQL and Redis" >&2
     exit 0
 fi
-target=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --quiet --release --package husk --bin husk
+target=$(packaging/target.sh)
+cargo build --quiet --release --target "$target" --package husk --bin husk
 husk=$PWD/target/$target/release/husk
 
 work=$(mktemp -d)

@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-target=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --quiet --release --package husk --bin husk
+target=$(packaging/target.sh)
+cargo build --quiet --release --target "$target" --package husk --bin husk
 husk=$PWD/target/$target/release/husk
 cp -r examples/shards/t "${work:=$(mktemp -d)}"
 trap 'rm -rf "$work"' EXIT

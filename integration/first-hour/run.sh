@@ -29,7 +29,7 @@ before_checks() {
     cp "$work/bin/husk" "$work/built"
     cp "${SHIM_UNDER_TEST:-$(runtime_to_test husk-shim containerd-shim-husk-v1)}" "$work/built/containerd-shim-husk-v1"
     if [ -z "${HELLO_UNDER_TEST-}" ]; then
-        (cd "$root" && cargo build --quiet --release --package husk --example hello)
+        (cd "$root" && cargo build --quiet --release --target "$(packaging/target.sh)" --package husk --example hello)
         HELLO_UNDER_TEST=$(dirname "$(runtime_to_test husk husk)")/examples/hello
     fi
     cp "$HELLO_UNDER_TEST" "$work/built/examples/hello"

@@ -15,15 +15,16 @@ if [ "${1-}" = --results ]; then
 fi
 rooms=${*:-podman containerd containerd-shim cri cri-shim docker}
 
-built=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release
+target=$(packaging/target.sh)
+built=${CARGO_TARGET_DIR:-target}/$target/release
 husk=${RUNTIME_UNDER_TEST-}
 if [ -z "$husk" ]; then
-    cargo build --quiet --release --package husk --bin husk
+    cargo build --quiet --release --target "$target" --package husk --bin husk
     husk=$built/husk
 fi
 shim=${SHIM_UNDER_TEST-}
 if [ -z "$shim" ]; then
-    cargo build --quiet --release --package husk-shim
+    cargo build --quiet --release --target "$target" --package husk-shim
     shim=$built/containerd-shim-husk-v1
 fi
 
@@ -36,7 +37,7 @@ strip "$job/husk" "$job/containerd-shim-husk-v1"
 cp -r README.md examples "$job"
 case " $rooms" in
 *' first-hour'*)
-    cargo build --quiet --release --package husk --example hello
+    cargo build --quiet --release --target "$target" --package husk --example hello
     cp "$built/examples/hello" "$job/hello"
     git ls-files -z | tar --create --null --files-from - --file "$job/source.tar"
     ;;

@@ -52,6 +52,8 @@ if [ "$ARCH" = aarch64 ]; then
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 else
     tests/install.sh qemu-system-x86
+    CARGO_BUILD_TARGET=$(packaging/target.sh)
+    export CARGO_BUILD_TARGET
 fi
 # Prints the paths of the test binaries of the arguments of 'cargo test', each behind the directory of its package.
 binaries() {

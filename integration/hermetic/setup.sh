@@ -11,8 +11,9 @@ mkdir -p "$work/bin"
 unset RUST_BACKTRACE
 
 if [ -z "${HUSK-}" ]; then
-    (cd "$root" && cargo build --quiet --release --package husk --bin husk)
-    HUSK=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+    target=$("$root/packaging/target.sh")
+    (cd "$root" && cargo build --quiet --release --target "$target" --package husk --bin husk)
+    HUSK=${CARGO_TARGET_DIR:-$root/target}/$target/release/husk
 fi
 HUSK=$(realpath "$HUSK")
 ln -sf "$HUSK" "$work/bin/husk"

@@ -75,8 +75,10 @@ build_engine() { # DIRECTORY MODULE@VERSION TAGS PROGRAM...
 }
 
 runtime_to_test() { # CRATE BINARY
-    (cd "$root" && cargo build --quiet --release --package "$1" --bin "$2") >&2
-    echo "${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/$2"
+    local target
+    target=$("$root/packaging/target.sh")
+    (cd "$root" && cargo build --quiet --release --target "$target" --package "$1" --bin "$2") >&2
+    echo "${CARGO_TARGET_DIR:-$root/target}/$target/release/$2"
 }
 
 # Makes an image of busybox in the format of `docker save`, which every engine can read.

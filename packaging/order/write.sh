@@ -9,9 +9,13 @@ order=$PWD/packaging/order/order.ld
 if [ "${1-}" != --record ]; then
     work=$(mktemp -d)
     trap 'rm -rf --one-file-system "$work"' EXIT
-    target=$(rustc -vV | sed -n 's/^host: //p')
-    cargo build --quiet --release --example guest
-    cargo rustc --quiet --release --bin husk -- -C "link-arg=-Wl,-Map=$work/map"
+    target=$(packaging/target.sh)
+    case $target in
+    *-musl) map=-Map=$work/map ;;
+    *) map=-Wl,-Map=$work/map ;;
+    esac
+    cargo build --quiet --release --target "$target" --example guest
+    cargo rustc --quiet --release --target "$target" --bin husk -- -C "link-arg=$map"
     cp "target/$target/release/husk" "$work/husk"
     cc -O2 -o "$work/step" packaging/order/step.c
     mkdir -p "$work/bundle/rootfs/proc"

@@ -33,6 +33,8 @@ const WRITE: u32 = 1;
 const EXECVE: u32 = 59;
 const WRITEV: u32 = 20;
 const PRLIMIT: u32 = 302;
+/// musl ends a program without a message if it fails, before the program begins.
+const ARCH_PRCTL: u32 = 158;
 
 /// Returns a filter that notifies of all calls except `MADE` and two kinds that stay unaffected. Short writes may be
 /// messages between parent and child, and reading a limit cannot fail.
@@ -312,7 +314,7 @@ impl Verb {
     ) -> Vec<String> {
         let mut found = Vec::new();
         let err = String::from_utf8_lossy(&seen.0.stderr);
-        let said = !err.trim().is_empty() || which == WRITE || which == WRITEV;
+        let said = !err.trim().is_empty() || [WRITE, WRITEV, ARCH_PRCTL].contains(&which);
         // This panic is intended: the runtime must not continue with memory that others can read.
         let is_meant = err.contains("dumpable.rs");
         if err.contains("panicked") && !is_meant

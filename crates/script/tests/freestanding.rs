@@ -82,13 +82,13 @@ fn forbidden(symbols: &[String]) -> Vec<&String> {
 
 #[test]
 fn step_loop_links_and_runs_without_libraries() {
-    let mut arguments = vec!["--bin", "freestanding", "--"];
     // No start files, no libraries, and no dynamic linker to relocate it.
-    arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"]);
-    arguments.push("-Crelocation-model=static");
-    if cfg!(target_env = "musl") {
-        // For musl the compiler would otherwise add its own start files.
-        arguments.push("-Clink-self-contained=no");
+    let mut arguments =
+        vec!["--bin", "freestanding", "--", "-Clink-arg=-static", "-Crelocation-model=static"];
+    match cfg!(target_env = "musl") {
+        // The compiler would add those that it brings.
+        true => arguments.push("-Clink-self-contained=no"),
+        false => arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib"]),
     }
     let program = build("fat", &arguments).join("freestanding");
 

@@ -20,8 +20,9 @@ if [ -z "${WHERE_WORK-}" ]; then
         exit 1
     fi
     if [ -z "${HUSK-}" ]; then
-        cargo build --release --quiet --manifest-path "$root/Cargo.toml" --bin husk
-        HUSK=$(find "$root/target" -path '*/release/husk' -type f -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d " " -f 2-)
+        target=$("$root/packaging/target.sh")
+        (cd "$root" && cargo build --quiet --release --target "$target" --bin husk)
+        HUSK=${CARGO_TARGET_DIR:-$root/target}/$target/release/husk
     fi
     WHERE_WORK=$(mktemp -d)
     trap 'rm -rf "$WHERE_WORK"' EXIT

@@ -40,8 +40,9 @@ if [ -z "${BENCH_WORK-}" ]; then
         command -v "$tool" >/dev/null || { echo "restore: needs $tool" >&2; exit 1; }
     done
     if [ -z "${HUSK-}" ]; then
-        (cd "$root" && cargo build --quiet --release --bin husk) >&2
-        HUSK=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+        target=$("$root/packaging/target.sh")
+        (cd "$root" && cargo build --quiet --release --target "$target" --bin husk) >&2
+        HUSK=${CARGO_TARGET_DIR:-$root/target}/$target/release/husk
     fi
     BENCH_WORK=$(mktemp -d /var/tmp/husk-XXXXXX)
     export HUSK BENCH_WORK
