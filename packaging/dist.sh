@@ -2,7 +2,7 @@
 # Makes the files of a release in target/dist: a tarball, a .deb, an .rpm, bills of materials and SHA256SUMS.
 #
 #     packaging/dist.sh                 for the architecture of this machine
-#     ARCH=aarch64 packaging/dist.sh    for another one; needs its linker, and its standard library or root and apt
+#     ARCH=aarch64 packaging/dist.sh    for another one; needs rustup, or its linker and its standard library or root and apt
 #     SOURCE_DATE_EPOCH=N ...           the time in the files, instead of that of the commit
 #     HUSK_COMMIT=ID ...                the commit in the files, where the source is not a repository
 #     HUSK_TOOLS=DIRECTORY ...          keeps the tools there instead of in target/tools
@@ -98,7 +98,7 @@ write_materials() { # DIRECTORY
     rm -f "$name.json" ./*/*/"$name.json" ./*/*/*/"$name.json"
 }
 
-# Writes the licences of the crates that are linked into the binaries. Those under the Apache licence have husk's.
+# Writes the licences of the crates and of musl, which are linked into the binaries. Those under the Apache licence have husk's.
 write_licences() { # FILE
     for package in husk husk-shim; do
         cargo tree --locked --quiet --target "$target" --package "$package" --edges normal,build --prefix none
@@ -116,6 +116,7 @@ write_licences() { # FILE
             done
         done >"$1"
     rm "$out/crates"
+    case $target in *-musl) cat packaging/musl.txt >>"$1" ;; esac
 }
 
 stage() {

@@ -43,6 +43,8 @@ reproduce() {
     rm -rf "$work/one" "$work/another-place" "$work/tools"
     # Other users may not enter the directories above this tree.
     mkdir -p "$work/tools"
+    # The users below have no rustup.
+    packaging/target.sh --add >/dev/null
     if [ -d "$HUSK_TOOLS" ]; then cp -r "$HUSK_TOOLS/." "$work/tools/"; fi
     chmod -R a+rwX "$work/tools"
     make_release one 4711
