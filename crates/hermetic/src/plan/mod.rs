@@ -148,8 +148,8 @@ pub fn plan<'b>(
     plan.at("capabilities").push(Step::NoNewPrivs);
     if !profile.observed {
         plan.at("seccomp");
-        let (flags, program) = seccomp(&filter::profile(), &plan)?;
-        plan.push(Step::Seccomp { flags, program });
+        let (flags, program) = filter::usual().map_err(|error| plan.error(error.to_string()))?;
+        plan.push(Step::Seccomp { flags: *flags, program: plan.slice(program) });
     }
     if makes_net && !has_sysfs {
         // As late as possible, but before the sysfs, which shows the network of the process that mounts it.
