@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Stat, lstat, readlink};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// As many symlinks as the kernel follows (include/linux/namei.h, `MAXSYMLINKS`).
@@ -85,12 +85,12 @@ impl Resolver {
     }
 
     pub(crate) fn is_hidden(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+        self.hidden.iter().any(|hidden| is_in(path, hidden))
     }
 
     /// Returns whether a path is a directory that the sandbox hides, or contains one.
     pub(crate) fn holds_hidden(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|hidden| hidden.starts_with(path))
+        self.hidden.iter().any(|hidden| is_in(hidden, path))
     }
 
     /// Follows an absolute path.
@@ -184,6 +184,13 @@ impl Resolver {
     }
 }
 
+/// Returns whether a path is that of a directory or of something in it. Both must be absolute, with single slashes and
+/// without `.`. Does without the components, whose comparison takes most of a search.
+pub(crate) fn is_in(path: &Path, directory: &Path) -> bool {
+    let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_os_str().as_bytes());
+    rest.is_some_and(|rest| rest.first().is_none_or(|first| *first == b'/') || directory.parent().is_none())
+}
+
 /// Returns the components of a path, without the root.
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     let is_part = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
@@ -196,4 +203,23 @@ fn changeable(stat: &Stat, user: (u32, u32)) -> Option<String> {
     const STICKY: u32 = 0o1000;
     let is_closed = stat.st_mode & STICKY != 0 || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
     distrust(stat, user).filter(|_| is_foreign(stat, user.0) || !is_closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in;
+    use std::path::Path;
+
+    #[test]
+    fn path_is_in_its_directories_only() {
+        let is = |path: &str, directory: &str| is_in(Path::new(path), Path::new(directory));
+        for (path, directory) in
+            [("/a/b", "/a"), ("/a/b", "/a/b"), ("/a/b", "/"), ("/", "/"), ("/a/b/c", "/a")]
+        {
+            assert!(is(path, directory), "{path} {directory}");
+        }
+        for (path, directory) in [("/ab", "/a"), ("/a", "/a/b"), ("/", "/a"), ("/b/a", "/a")] {
+            assert!(!is(path, directory), "{path} {directory}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The search for tools.
 
-use super::resolve::{Refusal, Resolved, Resolver};
+use super::resolve::{Refusal, Resolved, Resolver, is_in};
 use super::table::{self, Access, Base, SECRETS, TOOLS, Tool};
 use super::{Caller, Tools};
 use crate::host::HostFile;
@@ -56,7 +56,7 @@ impl<'c> Search<'c> {
         tools.paths.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
         for (file, access) in mem::take(&mut tools.paths) {
             let holds = |(other, kind): &(HostFile, Access)| {
-                file.path.starts_with(&other.path) && (access == Access::Install || *kind == access)
+                is_in(&file.path, &other.path) && (access == Access::Install || *kind == access)
             };
             if !tools.paths.iter().any(holds) {
                 tools.paths.push((file, access));
@@ -227,7 +227,8 @@ impl<'c> Search<'c> {
         let found = self.resolve(path)?;
         let directory = path.parent()?;
         if let Some(prefix) = directory.parent().filter(|_| directory.ends_with("bin")) {
-            self.python(prefix);
+            // A script's first line may name it with `.` or double slashes.
+            self.python(&prefix.components().collect::<PathBuf>());
         }
         self.tools.links.extend(found.links);
         if self.resolver.is_hidden(&found.path) {
@@ -303,7 +304,7 @@ impl<'c> Search<'c> {
             self.refused(&path, why);
             return false;
         }
-        let is_seen = access == Access::Install && path.starts_with(&self.caller.project);
+        let is_seen = access == Access::Install && is_in(&path, &self.caller.project);
         if !is_seen {
             self.tools.paths.push((HostFile { is_directory, ..HostFile::of_host(path) }, access));
         }
@@ -315,7 +316,7 @@ impl<'c> Search<'c> {
         if self.resolver.holds_hidden(path) {
             return Some("it holds more than tools".to_owned());
         }
-        let meets = |secret: &&PathBuf| path.starts_with(secret) || secret.starts_with(path);
+        let meets = |secret: &&PathBuf| is_in(path, secret) || is_in(secret, path);
         let secret = self.secrets().iter().find(meets)?;
         Some(format!("{} must stay hidden", secret.display()))
     }
@@ -325,8 +326,10 @@ impl<'c> Search<'c> {
         self.secrets.get_or_insert_with(|| {
             let named = home.into_iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret)));
             let mut secrets: Vec<_> = named.collect();
-            let real = secrets.iter().filter_map(|named| resolver.resolve(named).ok());
-            let real: Vec<_> = real.map(|real| real.path).collect();
+            let real = secrets
+                .iter()
+                .filter_map(|named| Some(resolver.resolve(named).ok()?.path).filter(|real| real != named));
+            let real: Vec<_> = real.collect();
             secrets.extend(real);
             secrets
         })
