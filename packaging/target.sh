@@ -23,7 +23,7 @@ has() {
     [ -e "$1" ] && [ -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/rust-lld" ]
 }
 if [ -n "$add" ] && ! has && command -v rustup >/dev/null; then
-    rustup --quiet target add "$arch-unknown-linux-musl" >/dev/null 2>&1 || true
+    timeout 300 rustup --quiet target add "$arch-unknown-linux-musl" >/dev/null 2>&1 || true
 fi
 case $arch in
 "${host%%-*}") other=$host ;;
