@@ -19,7 +19,9 @@ struct Packages {
 impl Packages {
     fn read() -> Option<Self> {
         let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        // The packages of this build, which have been fetched. With musl there is one more.
+        let library = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+        let platform = format!("{}-unknown-linux-{library}", std::env::consts::ARCH);
         let arguments = ["metadata", "--format-version", "1", "--offline", "--filter-platform", &platform];
         let output =
             Command::new("cargo").args(arguments).args(["--manifest-path", machine]).output().ok()?;
