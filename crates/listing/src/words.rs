@@ -144,7 +144,6 @@ const WORDS: &[(Errno, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::WORDS;
-    use std::io;
 
     /// Go made its words of those of glibc.
     #[test]
@@ -152,7 +151,7 @@ mod tests {
     fn words_are_those_of_the_c_library() {
         for (errno, words) in WORDS {
             let number = errno.raw_os_error();
-            let said = io::Error::from_raw_os_error(number).to_string();
+            let said = std::io::Error::from_raw_os_error(number).to_string();
             assert_eq!(said.to_lowercase(), format!("{} (os error {number})", words.to_lowercase()));
         }
     }
