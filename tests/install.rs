@@ -1,4 +1,4 @@
-//! Checks what `make install` installs: the binaries, manual pages and shell completions.
+//! Checks what `make install` installs: the binaries, manual pages and shell completions; and what it builds them for.
 
 use crate::util::{Bundle, Runtime, is_husk, need};
 use std::fs;
@@ -154,4 +154,33 @@ fn zsh_loads_its_script() {
         "fpath=($SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -D -u; autoload +X _husk
         _describe() { print -r -- \"[$1]\" ${found[1]} }; words=(husk resu) CURRENT=2; _husk";
     assert_eq!(shell("zsh", suggests, &root, &[]), ["[] resume:Resume the processes of a paused container"]);
+}
+
+/// The machine's own C library is used unless the compiler has everything for musl. A script stands in for the compiler.
+#[test]
+fn target_is_musl_only_if_the_compiler_has_all_of_it() {
+    let place = TempDir::new().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let here = place.path().display();
+    let script = format!(
+        "#!/bin/sh\ncase $* in\n-vV) echo host: x86_64-unknown-linux-gnu ;;\n\
+         *target-libdir*) echo {here}/${{4%%-*}} ;;\n*) echo {here} ;;\nesac\n"
+    );
+    fs::create_dir_all(path("lib/rustlib/x86_64-unknown-linux-gnu/bin")).unwrap();
+    fs::create_dir(path("x86_64")).unwrap();
+    fs::write(path("rustc"), script).unwrap();
+    fs::set_permissions(path("rustc"), fs::Permissions::from_mode(0o755)).unwrap();
+    let target = |words: &[&str]| {
+        let mut command = Command::new("packaging/target.sh");
+        command.args(words).current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("CARGO_BUILD_TARGET");
+        command.env("PATH", format!("{here}:/usr/bin:/bin"));
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let linker = path("lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld");
+    assert_eq!(target(&[]), "x86_64-unknown-linux-gnu\n");
+    fs::write(path("x86_64/libstd-1.rlib"), "").unwrap();
+    assert_eq!(target(&[]), "x86_64-unknown-linux-gnu\n");
+    fs::copy(path("rustc"), linker).unwrap();
+    assert_eq!(target(&[]), "x86_64-unknown-linux-musl\n");
+    assert_eq!(target(&["aarch64"]), "aarch64-unknown-linux-gnu\n");
 }
