@@ -11,6 +11,7 @@
 mod args;
 mod commands;
 mod each;
+#[cfg(not(test))]
 mod entry;
 mod exit;
 mod help;

@@ -84,7 +84,7 @@ pub(crate) fn only_common(arguments: &[OsString], verbs: &'static [Verb]) -> Opt
     words.all(|word| !word.starts_with('-') || is_common(word)).then_some(verb)
 }
 
-/// Returns whether the commands that this thread builds have no rare options.
+/// Returns whether this thread leaves rare options out.
 pub(crate) fn are_left_out() -> bool {
     ARE_LEFT_OUT.get()
 }

@@ -158,7 +158,7 @@ fn errors_are_dropped_only_by_tolerate() {
     }
 }
 
-/// An error number travels as data. Only the tests of its words know what std appends to them.
+/// An error number travels as data. Only the tests of its words may contain what std appends.
 #[test]
 fn no_error_number_is_searched_in_a_text() {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");

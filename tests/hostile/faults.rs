@@ -314,7 +314,8 @@ impl Verb {
     ) -> Vec<String> {
         let mut found = Vec::new();
         let err = String::from_utf8_lossy(&seen.0.stderr);
-        let said = !err.trim().is_empty() || [WRITE, WRITEV, ARCH_PRCTL].contains(&which);
+        let is_musls = cfg!(target_env = "musl") && which == ARCH_PRCTL;
+        let said = !err.trim().is_empty() || is_musls || [WRITE, WRITEV].contains(&which);
         // This panic is intended: the runtime must not continue with memory that others can read.
         let is_meant = err.contains("dumpable.rs");
         if err.contains("panicked") && !is_meant

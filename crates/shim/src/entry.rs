@@ -5,12 +5,9 @@
 //! The symbol `main` must have the C library's signature and occur once in the program. No other crate defines it, and
 //! Rust's `main` is left out if this one exists (`no_main`).
 
-#[cfg(not(test))]
 use std::ffi::{CStr, c_char, c_int};
-#[cfg(not(test))]
 use std::slice;
 
-#[cfg(not(test))]
 #[expect(unsafe_code, reason = "a name that the linker looks for, and the arguments as C has them")]
 // SAFETY: see the module documentation.
 #[unsafe(export_name = "main")]

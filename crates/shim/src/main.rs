@@ -10,6 +10,7 @@
 
 mod bootstrap;
 mod daemon;
+#[cfg(not(test))]
 mod entry;
 mod failure;
 mod flags;

@@ -113,6 +113,9 @@ choose the tests. 'user' is the user that it runs as, and timeout how long it ma
 
 pub(crate) const COMMON: &[&str] = &["--write", "--overlay", "--timeout", "--runner"];
 
+/// The usual limit of data in the private directories, as the help says.
+const DISK: u64 = 2 << 30;
+
 /// Variables that stand for rare options.
 pub(crate) const VARIABLES: &[&str] = &["HUSK_TEST_SHARD", "HUSK_TEST_DURATIONS", "HUSK_TEST_JSON"];
 
@@ -285,8 +288,8 @@ pub(crate) struct Tests {
     #[arg(long)]
     pub(super) fail_fast: bool,
     /// Run a failed test again up to this often; if it passes, it is flaky
-    #[arg(long, value_name = "NUMBER")]
-    pub(super) retries: Option<usize>,
+    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true)]
+    pub(super) retries: usize,
     /// Remember which tests passed, and run them again only if what they see changes
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rootfs", "bundle"])]
     pub(super) cache: Option<PathBuf>,
@@ -388,7 +391,7 @@ impl Test {
                 processes: rare.pids.or(of_bundle.limits.processes),
                 files: rare.files,
                 file_size: rare.file_size,
-                disk: Some(rare.disk.unwrap_or(2 << 30)),
+                disk: Some(rare.disk.unwrap_or(DISK)),
             },
             services: self.services,
             ..Profile::default()

@@ -50,8 +50,7 @@ impl Run<'_> {
         let (profile, log) = (&self.profile, self.session.log);
         let keep = self.test.rare.keep.clone().map(|directory| keep::open(directory, profile)).transpose()?;
         // cargo and nextest repeat a test binary themselves.
-        let retries =
-            if self.test.runner || self.test.rare.shell { 0 } else { self.test.tests.retries.unwrap_or(0) };
+        let retries = if self.test.runner || self.test.rare.shell { 0 } else { self.test.tests.retries };
         let found = self.attempts(retries);
         cache::finish(self.cache.as_mut(), self.session);
         let (attempts, ended) = match found {

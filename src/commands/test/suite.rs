@@ -120,14 +120,13 @@ impl Run<'_> {
         is_binary: bool,
     ) -> impl Fn(&str) -> Result<Rc<Setting>, Error> {
         let tests = &self.test.tests;
-        let usual =
-            Rc::new(Setting { profile: self.profile.clone(), retries: tests.retries.unwrap_or(0), explain });
+        let usual = Rc::new(Setting { profile: self.profile.clone(), retries: tests.retries, explain });
         let known = RefCell::new(vec![usual.clone()]);
         move |name: &str| {
             let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
             let Some(configured) = self.configured else { return Ok(usual.clone()) };
             let (test, image) = configured.named(name).map_err(wrong)?;
-            let (retries, explain) = (test.tests.retries.unwrap_or(0), test.rare.explain());
+            let (retries, explain) = (test.tests.retries, test.rare.explain());
             let mut profile = test.profile(image, &self.tools);
             // The warnings are the same for each test.
             drop(husk_hermetic::show_outputs(&mut profile));

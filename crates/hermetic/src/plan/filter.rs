@@ -95,7 +95,7 @@ pub(crate) fn can_wait_killable() -> bool {
 /// The flags to load a filter with, and its instructions.
 type Compiled = (u32, Vec<SockFilter>);
 
-/// Returns the filter of every sandbox. It is compiled once, which takes a third of the time to plan a sandbox.
+/// Returns the filter of every sandbox. It is compiled only once, which took a quarter of the time to plan a sandbox.
 pub(crate) fn usual() -> Result<&'static Compiled, &'static Error> {
     static USUAL: OnceLock<Result<Compiled, Error>> = OnceLock::new();
     USUAL.get_or_init(|| compile(&profile())).as_ref()

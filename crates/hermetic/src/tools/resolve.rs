@@ -185,7 +185,7 @@ impl Resolver {
 }
 
 /// Returns whether a path is that of a directory or of something in it. Both must be absolute, with single slashes and
-/// without `.`. Does without the components, whose comparison takes most of a search.
+/// without `.`. It compares bytes: to compare components took a fifth of a search.
 pub(crate) fn is_in(path: &Path, directory: &Path) -> bool {
     let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_os_str().as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|first| *first == b'/') || directory.parent().is_none())

@@ -6,7 +6,7 @@
 //! read-only mount, and a detached mount cannot be remounted. If the mappings cannot be replaced, husk executes itself
 //! again from that mount. If there cannot be such a mount, it executes a sealed copy in memory.
 //!
-//! [`prepare_process`] is here too: every program of husk calls it first.
+//! [`prepare_process`] is here too, because every program of husk calls it first; [`arguments`] returns what it was given.
 
 use crate::error::Error;
 use husk_script::sys::mount::{
