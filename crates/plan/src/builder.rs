@@ -11,13 +11,15 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::Mode;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::rc::Rc;
 
 /// The policy `SCHED_DEADLINE` of linux/sched.h.
 const SCHED_DEADLINE: u32 = 6;
+
+/// More than the number of steps in the plan of a usual sandbox or container.
+const USUAL_STEPS: usize = 192;
 
 /// The fsconfig(2) key that adds one layer to an overlay, since Linux 6.8.
 pub(crate) const LAYER: &CStr = c"lowerdir+";
@@ -28,8 +30,9 @@ pub struct Plan<'b> {
     pub steps: &'b [Step<'b>],
     /// The namespaces that the clone of the child creates.
     pub namespaces: Namespaces,
-    /// For each step, the field that it comes from.
-    origins: Vec<Rc<Origin>>,
+    /// The fields that steps come from, and for each step the index of its own.
+    origins: Vec<Origin>,
+    places: Vec<usize>,
     /// The program as config.json names it.
     program: String,
 }
@@ -47,7 +50,7 @@ impl Plan<'_> {
     /// Returns the field of config.json that a step comes from.
     #[must_use]
     pub fn origin(&self, step: usize) -> &Origin {
-        self.origins.get(step).map_or(Origin::NONE, |origin| origin)
+        self.places.get(step).and_then(|place| self.origins.get(*place)).unwrap_or(Origin::NONE)
     }
 
     /// Whether the child must start in a copy of the runtime's memory.
@@ -108,9 +111,10 @@ impl Plan<'_> {
 impl Display for Plan<'_> {
     /// Prints one line for each step.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let width = self.origins.iter().map(|origin| origin.to_string().len()).max().unwrap_or(0);
-        for (index, (step, origin)) in self.steps.iter().zip(&self.origins).enumerate() {
-            writeln!(f, "{index:3}  {origin:width$}  {}", Line(step))?;
+        let width = |step| self.origin(step).to_string().len();
+        let width = (0..self.steps.len()).map(width).max().unwrap_or(0);
+        for (index, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{index:3}  {:width$}  {}", self.origin(index), Line(step))?;
         }
         Ok(())
     }
@@ -146,8 +150,9 @@ impl Error {
 pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
-    origins: Vec<Rc<Origin>>,
-    origin: Rc<Origin>,
+    /// The fields that were named so far. The last one is that of the next step.
+    origins: Vec<Origin>,
+    places: Vec<usize>,
     free: Vec<Reg>,
     /// The lowest register that has never been used; all higher ones are unused too.
     most_used: u8,
@@ -162,13 +167,13 @@ impl<'b> Builder<'b> {
     #[must_use]
     pub fn new(memory: &'b Bump) -> Self {
         // The lowest free register is taken first, which keeps listings easy to follow.
-        let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
-        let steps = BumpVec::with_capacity_in(96, memory);
+        let mut free = Vec::with_capacity(Reg::COUNT.into());
+        free.extend((0..Reg::COUNT).rev().filter_map(Reg::new));
         Self {
             memory,
-            steps,
-            origins: Vec::new(),
-            origin: Rc::default(),
+            steps: BumpVec::with_capacity_in(USUAL_STEPS, memory),
+            origins: Vec::with_capacity(USUAL_STEPS / 2),
+            places: Vec::with_capacity(USUAL_STEPS),
             free,
             most_used: 0,
             pid_namespace: None,
@@ -178,19 +183,22 @@ impl<'b> Builder<'b> {
 
     /// Sets the field that the following steps come from.
     pub fn at(&mut self, origin: impl Into<Origin>) -> &mut Self {
-        self.origin = Rc::new(origin.into());
+        self.origins.push(origin.into());
         self
     }
 
     /// Returns the field that the next step comes from.
     pub(crate) fn origin(&self) -> Origin {
-        Origin::clone(&self.origin)
+        self.origins.last().unwrap_or(Origin::NONE).clone()
     }
 
     /// Adds a step that comes from the current field.
     pub fn push(&mut self, step: Step<'b>) {
+        if self.origins.is_empty() {
+            self.origins.push(Origin::default());
+        }
         self.steps.push(step);
-        self.origins.push(self.origin.clone());
+        self.places.push(self.origins.len() - 1);
     }
 
     /// Returns an error about the current field.
@@ -202,8 +210,8 @@ impl<'b> Builder<'b> {
     /// Returns the plan. The clone of the child creates `namespaces`.
     #[must_use]
     pub fn finish(self, namespaces: Namespaces) -> Plan<'b> {
-        let Self { steps, origins, program, .. } = self;
-        Plan { steps: steps.into_bump_slice(), namespaces, origins, program }
+        let Self { steps, origins, places, program, .. } = self;
+        Plan { steps: steps.into_bump_slice(), namespaces, origins, places, program }
     }
 
     /// Takes a register that no step uses.
@@ -248,10 +256,25 @@ impl<'b> Builder<'b> {
     ///
     /// Fails if the string contains a NUL byte.
     pub fn text(&self, string: impl AsRef<Path>) -> Result<&'b CStr, Error> {
-        let bytes = string.as_ref().as_os_str().as_bytes();
-        let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
-        copy[..bytes.len()].copy_from_slice(bytes);
-        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("contains a NUL byte"))
+        self.joined(&[string.as_ref().as_os_str()])
+    }
+
+    /// Copies several strings as one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a string contains a NUL byte.
+    pub fn joined(&self, strings: &[&OsStr]) -> Result<&'b CStr, Error> {
+        let length = strings.iter().map(|string| string.len()).sum::<usize>();
+        let mut bytes = BumpVec::with_capacity_in(length + 1, self.memory);
+        strings.iter().for_each(|string| bytes.extend_from_slice(string.as_bytes()));
+        self.terminated(bytes)
+    }
+
+    /// Ends bytes with a NUL byte.
+    fn terminated(&self, mut bytes: BumpVec<'b, u8>) -> Result<&'b CStr, Error> {
+        bytes.push(0);
+        CStr::from_bytes_with_nul(bytes.into_bump_slice()).map_err(|_| self.error("contains a NUL byte"))
     }
 
     /// Copies bytes, numbers or ids for a step.
@@ -278,18 +301,23 @@ impl<'b> Builder<'b> {
     ///
     /// Fails if the path contains a NUL byte.
     pub fn target(&self, path: &Path) -> Result<PathInRoot<'b>, Error> {
-        let mut plain = std::path::PathBuf::new();
+        let mut plain = BumpVec::with_capacity_in(path.as_os_str().len() + 1, self.memory);
         for component in path.components() {
             match component {
-                Component::Normal(name) => plain.push(name),
+                Component::Normal(name) => {
+                    if !plain.is_empty() {
+                        plain.push(b'/');
+                    }
+                    plain.extend_from_slice(name.as_bytes());
+                }
                 // The parent of a root is the root itself.
                 Component::ParentDir => {
-                    plain.pop();
+                    plain.truncate(plain.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
                 }
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
-        let path = if plain.as_os_str().is_empty() { c"." } else { self.text(&plain)? };
+        let path = if plain.is_empty() { c"." } else { self.terminated(plain)? };
         Ok(PathInRoot { path })
     }
 }
@@ -297,4 +325,46 @@ impl<'b> Builder<'b> {
 /// Converts permission bits to the type that steps use.
 pub(crate) fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Builder;
+    use bumpalo::Bump;
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    #[test]
+    fn target_stays_below_its_root() {
+        let memory = Bump::new();
+        let target = |path: &str| Builder::new(&memory).target(Path::new(path)).unwrap().path.to_owned();
+        assert_eq!(target("//dev/./pts/"), c"dev/pts".to_owned());
+        assert_eq!(target("/a/bc/../d"), c"a/d".to_owned());
+        assert_eq!(target("../../a/.."), c".".to_owned());
+        assert_eq!(target("/../a/../../b"), c"b".to_owned());
+    }
+
+    #[test]
+    fn strings_contain_no_nul_byte() {
+        let memory = Bump::new();
+        let plan = Builder::new(&memory);
+        let joined = |parts: &[&str]| plan.joined(&parts.iter().map(OsStr::new).collect::<Vec<_>>()).ok();
+        assert_eq!(joined(&["A", "=", ""]), Some(c"A="));
+        assert_eq!(joined(&["A", "=\0"]), None);
+        assert!(plan.target(Path::new("/a\0b")).is_err());
+    }
+
+    #[test]
+    fn steps_keep_the_field_named_before_them() {
+        let memory = Bump::new();
+        let mut plan = Builder::new(&memory);
+        let step = || husk_script::Step::ForgetMemory;
+        plan.push(step());
+        plan.at("unused").at("process").push(step());
+        plan.push(step());
+        plan.at("hostname").push(step());
+        let plan = plan.finish(husk_script::sys::namespace::Namespaces::EMPTY);
+        let fields: Vec<_> = (0..5).map(|step| plan.origin(step).field()).collect();
+        assert_eq!(fields, ["", "process", "process", "hostname", ""]);
+    }
 }
