@@ -23,7 +23,7 @@ pub struct Host {
     /// The caller's home directory.
     pub home: Option<PathBuf>,
     /// The caller's environment.
-    pub environment: Vec<(OsString, OsString)>,
+    pub environment: Arc<[(OsString, OsString)]>,
     /// Those of the program's own directories that exist on the host or in the image.
     pub own: Vec<PathBuf>,
     /// The profile's paths, resolved, in the profile's order.

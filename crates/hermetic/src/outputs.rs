@@ -5,6 +5,7 @@ use crate::profile::{PathAccess, Profile, Show, Variable};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, process};
 
@@ -55,14 +56,16 @@ pub fn show_outputs(profile: &mut Profile) -> Vec<String> {
 }
 
 /// Gives the profiles of this sandbox names of their own. The pids in all sandboxes are the same.
-pub(crate) fn make_unique(profile: &mut Profile, environment: &mut [(OsString, OsString)]) {
+pub(crate) fn make_unique(profile: &mut Profile, environment: &mut Arc<[(OsString, OsString)]>) {
     /// How many sandboxes this process has started.
     static STARTED: AtomicU64 = AtomicU64::new(0);
     let asked = profile.env.iter_mut().filter_map(|variable| match variable {
         Variable::Set(name, value) => Some((&*name, value)),
         Variable::Pass(_) => None,
     });
-    let callers = environment.iter_mut().map(|(name, value)| (&*name, value));
+    let is_passed_on = environment.iter().any(|(name, _)| name == LLVM_PROFILE_FILE);
+    let callers = if is_passed_on { Arc::make_mut(environment) } else { &mut [] };
+    let callers = callers.iter_mut().map(|(name, value)| (&*name, value));
     let mut patterns = asked.chain(callers).filter(|(name, _)| *name == LLVM_PROFILE_FILE).peekable();
     if patterns.peek().is_some() {
         let sandbox = format!("{}-{}", process::id(), STARTED.fetch_add(1, Ordering::Relaxed));

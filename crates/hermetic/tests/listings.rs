@@ -30,7 +30,7 @@ fn user() -> Host {
         cwd: "/home/ann/web/src".into(),
         project: "/home/ann/web".into(),
         home: Some("/home/ann".into()),
-        environment: environment.map(|(name, value)| (name.into(), value.into())).to_vec(),
+        environment: environment.map(|(name, value)| (name.into(), value.into())).into(),
         own: ["/dev", "/run", "/var/tmp", "/tmp"].map(Into::into).to_vec(),
         found: Vec::new(),
         most: [None, None, Some(1000), None, None],

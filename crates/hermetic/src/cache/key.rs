@@ -171,7 +171,7 @@ fn of_host(host: &Host) -> Host {
     let found = if host.view.is_some() { Vec::new() } else { host.found.clone() };
     Host {
         project: host.cwd.clone(),
-        environment: Vec::new(),
+        environment: Arc::default(),
         found,
         clocks: Default::default(),
         cgroup: false,

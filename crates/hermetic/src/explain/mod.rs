@@ -154,7 +154,11 @@ fn hidden(profile: &Profile, host: &Host) -> Vec<std::path::PathBuf> {
 /// Returns the facts about a failed run that the judge needs.
 pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str) -> Facts {
     let passed_on = environment::variables(profile, host);
-    let removed = host.environment.iter().map(|(name, _)| name).filter(|name| !passed_on.contains_key(*name));
+    let removed = host
+        .environment
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| !passed_on.contains_key(name.as_os_str()));
     let directories = |name: &str| {
         let listed = passed_on.get(OsStr::new(name));
         listed.map(|listed| env::split_paths(listed).collect::<Vec<_>>()).unwrap_or_default()
@@ -163,7 +167,7 @@ pub(crate) fn facts(profile: &Profile, host: &Host, first: &Ended, output: &str)
         covers: match host.view {
             // Everything that is not in the view is hidden.
             Some(_) => vec!["/".into()],
-            None => view::covers(host).into_iter().map(|cover| cover.path).collect(),
+            None => view::covers(host).into_iter().map(|cover| cover.path.into()).collect(),
         },
         hidden: hidden(profile, host),
         path: directories("PATH"),

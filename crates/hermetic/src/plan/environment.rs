@@ -5,10 +5,11 @@ use crate::host::Host;
 use crate::outputs::VARIABLES;
 use crate::profile::{Image, Profile, Variable};
 use crate::tools;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names of variables that are passed on: paths of programs and libraries, and the user's name.
 const NAMES: &[&str] = &["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR"];
@@ -32,8 +33,11 @@ const OF_RUN: &[&str] =
 /// Endings of variables that may hold secrets. They are not passed on, whatever the prefix.
 const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
 
-/// Returns all variables, sorted by name.
-pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, OsString> {
+/// A program's variables, sorted by name.
+pub(crate) type Variables<'p> = BTreeMap<Cow<'p, OsStr>, Cow<'p, OsStr>>;
+
+/// Returns all variables.
+pub(crate) fn variables<'p>(profile: &'p Profile, host: &'p Host) -> Variables<'p> {
     let (image, process) = (profile.image.as_ref(), profile.image.as_ref().and_then(Image::process));
     // In an image, only the caller's description of the terminal still makes sense. A test of the host, which the image
     // shows, also needs its harness's variables.
@@ -46,28 +50,30 @@ pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, Os
     });
     let is_of_run = |name: &OsStr| OF_RUN.iter().any(|known| name == *known);
     let callers = callers.filter(|(name, _)| host.view.is_none() || !is_of_run(name));
-    let mut variables: BTreeMap<_, _> = callers.cloned().collect();
+    let borrowed = |text: &'p OsString| Cow::Borrowed(text.as_os_str());
+    let fixed = |text: &'static str| Cow::Borrowed(OsStr::new(text));
+    let mut variables: Variables<'_> =
+        callers.map(|(name, value)| (borrowed(name), borrowed(value))).collect();
     if image.is_some() {
-        variables.insert("PATH".into(), PATH.into());
+        variables.insert(fixed("PATH"), fixed(PATH));
     }
-    let fixed = [("TZ", "UTC"), ("LANG", "C.UTF-8"), ("SHELL", "/bin/sh")];
-    for (name, value) in fixed {
-        variables.insert(name.into(), value.into());
+    for (name, value) in [("TZ", "UTC"), ("LANG", "C.UTF-8"), ("SHELL", "/bin/sh")] {
+        variables.insert(fixed(name), fixed(value));
     }
-    variables.insert("HOME".into(), home(host).into());
-    variables.insert("XDG_RUNTIME_DIR".into(), runtime_directory(host).into());
+    variables.insert(fixed("HOME"), Cow::Borrowed(home(host).as_os_str()));
+    variables.insert(fixed("XDG_RUNTIME_DIR"), Cow::Owned(runtime_directory(host).into()));
     for variable in process.iter().flat_map(|process| &process.env) {
         let (name, value) = split(&text(variable.clone()));
-        variables.insert(name, value.unwrap_or_default());
+        variables.insert(Cow::Owned(name), Cow::Owned(value.unwrap_or_default()));
     }
     for variable in &profile.env {
         match variable {
-            Variable::Set(name, value) => drop(variables.insert(name.clone(), value.clone())),
+            Variable::Set(name, value) => drop(variables.insert(borrowed(name), borrowed(value))),
             Variable::Pass(name) => {
                 let value = host.environment.iter().find(|(known, _)| known == name);
                 match value {
-                    Some((_, value)) => drop(variables.insert(name.clone(), value.clone())),
-                    None => drop(variables.remove(name)),
+                    Some((_, value)) => drop(variables.insert(borrowed(name), borrowed(value))),
+                    None => drop(variables.remove(name.as_os_str())),
                 }
             }
         }
@@ -76,8 +82,8 @@ pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, Os
 }
 
 /// Returns the program's home directory: the caller's path, or one of its own if the caller has none.
-pub(crate) fn home(host: &Host) -> PathBuf {
-    host.home.clone().unwrap_or_else(|| "/tmp/home".into())
+pub(crate) fn home(host: &Host) -> &Path {
+    host.home.as_deref().unwrap_or(Path::new("/tmp/home"))
 }
 
 /// Returns the directory for sockets, `XDG_RUNTIME_DIR`.

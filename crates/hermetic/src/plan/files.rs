@@ -30,8 +30,15 @@ pub(crate) const PROC: &str = "proc";
 /// The origin of the steps that overlay directories for tools.
 pub(crate) const TOOLS: &str = "tools";
 
-/// The devices that every program can expect.
-pub(super) const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+/// The devices that every program can expect, and their names in `/dev`.
+pub(super) const DEVICES: &[(&CStr, &CStr)] = &[
+    (c"/dev/null", c"null"),
+    (c"/dev/zero", c"zero"),
+    (c"/dev/full", c"full"),
+    (c"/dev/random", c"random"),
+    (c"/dev/urandom", c"urandom"),
+    (c"/dev/tty", c"tty"),
+];
 
 /// A path of the host that is shown in the sandbox, opened before it is covered or made read-only.
 pub(super) struct HostPath<'p> {
@@ -234,7 +241,7 @@ impl<'p> HostPath<'p> {
 pub(super) fn own(
     (profile, base): (&Profile, &'static CStr),
     host: &Host,
-    covers: &[Cover],
+    covers: &[Cover<'_>],
     seen: &[(&Path, bool)],
     links: &[&Link],
     plan: &mut Builder<'_>,
@@ -280,7 +287,7 @@ pub(super) fn own(
 }
 
 /// Writes the files that only the sandbox has.
-fn written(profile: &Profile, covers: &[Cover], plan: &mut Builder<'_>) -> Result<(), Error> {
+fn written(profile: &Profile, covers: &[Cover<'_>], plan: &mut Builder<'_>) -> Result<(), Error> {
     if profile.files.is_empty() {
         return Ok(());
     }
@@ -302,7 +309,7 @@ fn written(profile: &Profile, covers: &[Cover], plan: &mut Builder<'_>) -> Resul
 /// Mounts the program's own directories on those below a root. Creates mount points that an image lacks. Returns the
 /// mount at `/dev`.
 pub(super) fn cover(
-    covers: &[Cover],
+    covers: &[Cover<'_>],
     root: Reg,
     is_image: bool,
     rules: &LandlockRules,
@@ -316,10 +323,10 @@ pub(super) fn cover(
         rules.allow(out, plan);
         if is_image {
             // Does not follow a symlink, because the program expects its own directory at exactly this path.
-            let target = plan.target(&cover.path)?;
+            let target = plan.target(cover.path)?;
             plan.push(Step::Attach { mount: out, root: root.into(), target, place: MountPoint::Ordinary });
         } else {
-            attach(out, &cover.path, root, plan)?;
+            attach(out, cover.path, root, plan)?;
         }
         match cover.path == Path::new("/dev") {
             true => dev = Some(out),
@@ -397,15 +404,15 @@ pub(super) fn overlay(
 /// for reading and writing.
 pub(super) fn fill_dev(
     directory: Reg,
-    devices: Vec<(&str, Reg)>,
+    devices: Vec<(&'static CStr, Reg)>,
     host: &Host,
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
     plan.at("dev").push(Step::Fchdir { directory: directory.into() });
     plan.release(directory);
-    for (name, mount) in devices {
-        let (path, out) = (plan.text(name)?, plan.register()?);
+    for (path, mount) in devices {
+        let out = plan.register()?;
         let flags = OFlags::CREATE | OFlags::RDONLY;
         plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o666), out });
         plan.push(Step::MoveMount { mount: mount.into(), target: out.into() });

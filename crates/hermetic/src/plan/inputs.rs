@@ -16,6 +16,7 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::Extent;
 use husk_script::{MountPoint, Reg, Step};
+use std::ffi::CStr;
 use std::path::Path;
 
 /// The name of the root in the program's own file system.
@@ -36,7 +37,7 @@ pub(super) fn files(
     let covers = view::covers(host);
     let mut places = view::covers(host);
     // Everything that is not below another cover.
-    places.push(Cover { path: "/".into(), name: ROOT, mode: 0o755 });
+    places.push(Cover { path: Path::new("/"), name: ROOT, mode: 0o755 });
     let proc_tree = HostFile { path: "/proc".into(), is_directory: true, mode: 0o755 };
 
     let mut asked = Vec::new();
@@ -130,13 +131,12 @@ pub(super) fn files(
     Ok(null)
 }
 
-/// Opens the devices that every program can expect, with their names.
-pub(super) fn open_devices(host: &Host, plan: &mut Builder<'_>) -> Result<Vec<(&'static str, Reg)>, Error> {
+/// Opens the devices that every program can expect, with their names in `/dev`.
+pub(super) fn open_devices(host: &Host, plan: &mut Builder<'_>) -> Result<Vec<(&'static CStr, Reg)>, Error> {
     plan.at("dev");
-    let mut devices = Vec::new();
-    for &name in DEVICES {
+    let mut devices = Vec::with_capacity(DEVICES.len());
+    for &(path, name) in DEVICES {
         let mount = plan.register()?;
-        let path = plan.text(Path::new("/dev").join(name))?;
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
         // The devices belong to host root, which could change their permissions without a capability. A read-only mount
         // prevents that, and still allows writing to a device.

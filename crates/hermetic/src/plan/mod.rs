@@ -37,7 +37,7 @@ use husk_script::{Request, Step};
 use landlock::LandlockRules;
 use layers::Streams;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// A host name that is the same everywhere and that every machine can resolve.
@@ -65,7 +65,7 @@ impl SandboxPlan {
     }
 
     /// Returns the directories of the host that the program's own cover, and their names in its file system.
-    pub(crate) fn covers(&self) -> Vec<(PathBuf, &'static str)> {
+    pub(crate) fn covers(&self) -> Vec<(&Path, &'static str)> {
         view::covers(&self.host).into_iter().map(|cover| (cover.path, cover.name)).collect()
     }
 
@@ -369,12 +369,7 @@ fn seccomp<'b>(
 fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("environment");
     let variables = environment::variables(profile, host);
-    let strings = variables.iter().map(|(name, value)| {
-        let mut variable = name.clone();
-        variable.push("=");
-        variable.push(value);
-        plan.text(variable)
-    });
+    let strings = variables.iter().map(|(name, value)| plan.joined(&[name, OsStr::new("="), value]));
     let strings = strings.collect::<Result<Vec<_>, _>>()?;
     let envp = plan.array(strings);
     plan.at("program");
@@ -383,7 +378,7 @@ fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Er
     };
     let args = profile.args.iter().map(|argument| plan.text(argument)).collect::<Result<Vec<_>, _>>()?;
     let argv: CArray<'_> = plan.array(args);
-    let path = variables.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path);
+    let path = variables.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_ref());
     let places = candidates(program, path);
     let places = places.iter().map(|place| plan.text(place)).collect::<Result<Vec<_>, _>>()?;
     let candidates = plan.slice(&places);

@@ -3,13 +3,12 @@
 
 use super::environment;
 use crate::host::Host;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A directory of the host that one of the program's own directories covers.
-pub(crate) struct Cover {
+pub(crate) struct Cover<'h> {
     /// The path of the host's directory.
-    pub(crate) path: PathBuf,
+    pub(crate) path: &'h Path,
     /// The name of the program's directory in the root of its own file system.
     pub(crate) name: &'static str,
     pub(crate) mode: u32,
@@ -17,7 +16,7 @@ pub(crate) struct Cover {
 
 /// Returns the program's own directories and the paths they cover. `/tmp` is last: the root of their file system is
 /// mounted there until then.
-pub(crate) fn covers(host: &Host) -> Vec<Cover> {
+pub(crate) fn covers(host: &Host) -> Vec<Cover<'_>> {
     const OWN: [(&str, &str, u32); 4] = [
         ("/dev", "dev", 0o755),
         ("/run", "run", 0o755),
@@ -25,20 +24,17 @@ pub(crate) fn covers(host: &Host) -> Vec<Cover> {
         ("/tmp", "tmp", 0o1777),
     ];
     let is_here = |path: &Path| host.own.iter().any(|own| own == path);
-    let own = OWN.into_iter().filter(|(path, ..)| is_here(Path::new(path)));
-    let mut covers: Vec<_> = own.map(|(path, name, mode)| Cover { path: path.into(), name, mode }).collect();
-    if let Some(home) = &host.home
-        && covers.iter().all(|cover| !home.starts_with(&cover.path))
-    {
-        covers.insert(0, Cover { path: home.clone(), name: "home", mode: 0o700 });
-    }
-    covers
+    let own = OWN.into_iter().map(|(path, name, mode)| Cover { path: Path::new(path), name, mode });
+    let own = own.filter(|cover| is_here(cover.path));
+    let is_below_own = |home: &Path| own.clone().any(|cover| home.starts_with(cover.path));
+    let home = host.home.as_deref().filter(|home| !is_below_own(home));
+    home.map(|path| Cover { path, name: "home", mode: 0o700 }).into_iter().chain(own.clone()).collect()
 }
 
 /// Returns a host path's location in the program's own file system, if it is covered.
-pub(crate) fn place(path: &Path, covers: &[Cover]) -> Option<PathBuf> {
+pub(crate) fn place(path: &Path, covers: &[Cover<'_>]) -> Option<PathBuf> {
     covers.iter().find_map(|cover| {
-        let below = path.strip_prefix(&cover.path).ok()?;
+        let below = path.strip_prefix(cover.path).ok()?;
         Some(Path::new(cover.name).join(below))
     })
 }
@@ -55,32 +51,26 @@ pub(crate) struct Directory {
 /// paths need.
 pub(crate) fn directories<'p>(
     host: &Host,
-    covers: &[Cover],
+    covers: &[Cover<'_>],
     shown: impl Iterator<Item = &'p Path>,
 ) -> Vec<Directory> {
     let mut directories: Vec<_> =
         covers.iter().map(|cover| Directory { path: cover.name.into(), mode: cover.mode }).collect();
-    let mut known: BTreeSet<_> = directories.iter().map(|directory| directory.path.clone()).collect();
-    for private in [environment::home(host), environment::runtime_directory(host)] {
-        with_parents(&private, 0o700, covers, (&mut directories, &mut known));
+    for private in [environment::home(host), &environment::runtime_directory(host)] {
+        with_parents(private, 0o700, covers, &mut directories);
     }
     for path in shown {
-        with_parents(path, 0o755, covers, (&mut directories, &mut known));
+        with_parents(path, 0o755, covers, &mut directories);
     }
     directories
 }
 
-fn with_parents(
-    path: &Path,
-    mode: u32,
-    covers: &[Cover],
-    (directories, known): (&mut Vec<Directory>, &mut BTreeSet<PathBuf>),
-) {
+fn with_parents(path: &Path, mode: u32, covers: &[Cover<'_>], directories: &mut Vec<Directory>) {
     let Some(place) = place(path, covers) else { return };
     let mut missing: Vec<_> = place
         .ancestors()
         .filter(|ancestor| !ancestor.as_os_str().is_empty())
-        .take_while(|ancestor| known.insert(ancestor.to_path_buf()))
+        .take_while(|ancestor| !directories.iter().any(|known| known.path == *ancestor))
         .map(|ancestor| Directory { path: ancestor.to_owned(), mode: 0o755 })
         .collect();
     if let Some(last) = missing.first_mut() {
@@ -98,7 +88,7 @@ mod tests {
 
     #[test]
     fn path_below_a_cover_is_found_in_the_cover() {
-        let covers = [Cover { path: "/tmp".into(), name: "tmp", mode: 0 }];
+        let covers = [Cover { path: Path::new("/tmp"), name: "tmp", mode: 0 }];
         assert_eq!(place(Path::new("/tmp/a/b"), &covers), Some(PathBuf::from("tmp/a/b")));
         assert_eq!(place(Path::new("/tmp"), &covers), Some(PathBuf::from("tmp/")));
         assert_eq!(place(Path::new("/tmpfs"), &covers), None);
@@ -113,7 +103,7 @@ mod tests {
             cwd: "/tmp/a/b".into(),
             project: "/tmp/a".into(),
             home: Some("/tmp/home".into()),
-            environment: Vec::new(),
+            environment: Default::default(),
             own: vec!["/tmp".into(), "/run".into()],
             found: Vec::new(),
             most: [None; 5],

@@ -95,7 +95,7 @@ impl Runner<'_> {
         };
         let mut machine = self.first.like(&profile)?;
         let output = if unit.splits { CapturedOutput::split() } else { CapturedOutput::captured() }?;
-        let (sandbox, output) = spawn(&profile, &mut machine, output)?;
+        let (sandbox, output) = spawn(profile, &mut machine, output)?;
         Ok((setting, sandbox, output))
     }
 
@@ -125,7 +125,7 @@ impl Runner<'_> {
             // The suggestions stand, untried.
             (Err(_), Some(_)) => {}
             (Err(error), None) => {
-                let error = crate::sandbox::explain(error, &plan, &plan.profile, &plan.host);
+                let error = crate::sandbox::explain(error, &plan);
                 if let Some(explained) = explaining.explained() {
                     *explained = Some(Explanation::unavailable(&error));
                 }

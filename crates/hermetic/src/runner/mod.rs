@@ -179,16 +179,16 @@ fn chosen(
 
 /// Starts a program whose output is captured.
 fn spawn(
-    profile: &Profile,
+    profile: Profile,
     machine: &mut Machine,
     output: CapturedOutput,
 ) -> Result<(Served, CapturedOutput), Error> {
-    let home = machine.home(profile)?;
-    let services = machine.services(profile)?;
+    let home = machine.home(&profile)?;
+    let services = machine.services(&profile)?;
     let network = services.as_ref().map(|services| services.borrow().joined());
     let plan = machine.plan(profile, output.streams(), network);
-    let sandbox = Served::start(plan, &profile.limits, home, services, None)
-        .map_err(|failed| explain(failed.error, &failed.plan, profile, &machine.host))?;
+    let sandbox =
+        Served::start(plan, home, services, None).map_err(|failed| explain(failed.error, &failed.plan))?;
     Ok((sandbox, output))
 }
 
@@ -360,17 +360,15 @@ impl Runner<'_> {
         }
         let is_usual = profile.directory.is_none() && test.unit.shown.is_empty();
         let place = if is_usual { Some(self.machine(&setting, &profile.args)?) } else { None };
-        let services = profile.services.clone();
-        let common = Profile { services, ..setting.profile.clone() };
-        let Some(test) = self.recall(test, &common, place)? else { return Ok(()) };
+        let Some(test) = self.recall(test, (&setting, &profile), place)? else { return Ok(()) };
         let output = self.output(&test.unit)?;
         let (sandbox, output) = if let Some(place) = place {
             let Some(Prepared { machine, .. }) = self.machines.get_mut(place) else { return Ok(()) };
-            spawn(&profile, machine, output)
+            spawn(profile, machine, output)
         } else {
             // Facts that were probed for other paths do not hold for these.
             let mut machine = self.first.like(&profile)?;
-            let started = spawn(&profile, &mut machine, output);
+            let started = spawn(profile, &mut machine, output);
             self.first.remember(&machine.losses);
             started
         }?;
@@ -491,7 +489,7 @@ impl Runner<'_> {
         let Running { test, sandbox, .. } = running;
         let plan = sandbox.into_plan();
         if !self.first.does_without(&fault, &plan)? {
-            return Err(explain(fault, &plan, &plan.profile, &plan.host));
+            return Err(explain(fault, &plan));
         }
         for prepared in self.machines.drain(..) {
             self.first.remember(&prepared.machine.losses);

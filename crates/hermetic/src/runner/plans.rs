@@ -57,7 +57,7 @@ pub fn suite_plans(
             continue;
         }
         let profile = unit.profile(&setting.profile);
-        let steps = runner.steps(&unit, &profile)?;
+        let steps = runner.steps(&unit, profile)?;
         plans.push(((setting, program, directory), TestPlan { tests: names, steps }));
     }
     Ok(plans.into_iter().map(|(_, plan)| plan).collect())
@@ -86,12 +86,12 @@ impl Runner<'_> {
         Ok(units.filter(|unit| unit.role == Role::Test).collect())
     }
 
-    fn steps(&self, unit: &Unit, profile: &Profile) -> Result<String, Error> {
-        let machine = self.first.like(profile)?;
+    fn steps(&self, unit: &Unit, profile: Profile) -> Result<String, Error> {
+        let machine = self.first.like(&profile)?;
         let output = self.output(unit)?;
-        let plan = machine.plan(profile, output.streams(), planned_network(profile));
-        let steps = plan.plan(&Bump::new())?.to_string();
-        Ok(services_listing(profile)? + &steps)
+        let (services, network) = (services_listing(&profile)?, planned_network(&profile));
+        let plan = machine.plan(profile, output.streams(), network);
+        Ok(services + &plan.plan(&Bump::new())?.to_string())
     }
 }
 
@@ -123,9 +123,9 @@ pub fn test_plans(
         let machine = machine.like(&setting.profile)?;
         let output = if request.is_uncaptured { CapturedOutput::live() } else { CapturedOutput::captured() }?;
         let profile = list::with_arguments(&setting.profile, request.to_run(&name));
-        let network = planned_network(&profile);
-        let steps = machine.plan(&profile, output.streams(), network).plan(&Bump::new())?.to_string();
-        let steps = services_listing(&profile)? + &steps;
+        let (services, network) = (services_listing(&profile)?, planned_network(&profile));
+        let plan = machine.plan(profile, output.streams(), network);
+        let steps = services + &plan.plan(&Bump::new())?.to_string();
         plans.push((setting, TestPlan { tests: vec![name], steps }));
     }
     Ok(Some(plans.into_iter().map(|(_, plan)| plan).collect()))

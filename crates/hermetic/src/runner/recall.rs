@@ -48,11 +48,11 @@ impl Runner<'_> {
         Ok(self.machines.len() - 1)
     }
 
-    /// Reports the tests of a unit that has passed before. Returns the unit if it must be run.
+    /// Reports the tests of a unit that has passed before. Returns the unit if it must be run. `profile` is its own.
     pub(super) fn recall(
         &mut self,
         mut test: Waiting,
-        profile: &Profile,
+        (setting, profile): (&Setting, &Profile),
         place: Option<usize>,
     ) -> Result<Option<Waiting>, Error> {
         if !test.runs.is_empty() {
@@ -69,7 +69,10 @@ impl Runner<'_> {
         };
         let (name, token) = (self.adapter.format(), self.adapter.token());
         let reader = Reader { name, env: &test.unit.env, files: &test.unit.files, token };
-        let Some(key) = cache.key(&of_program(profile, &test.unit.args), &machine.host, &reader) else {
+        // The variables and files of the unit are in the reader.
+        let services = profile.services.clone();
+        let common = Profile { services, ..of_program(&setting.profile, &test.unit.args) };
+        let Some(key) = cache.key(&common, &machine.host, &reader) else {
             return Ok(Some(test));
         };
         let known = cache.find(key);
@@ -126,7 +129,7 @@ impl Remembered {
     }
 }
 
-/// Returns a profile with the arguments of a unit. Its variables and files are the reader's.
+/// Returns a profile with other arguments.
 fn of_program(profile: &Profile, args: &[OsString]) -> Profile {
     Profile { args: args.to_vec(), ..profile.clone() }
 }

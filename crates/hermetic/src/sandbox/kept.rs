@@ -142,7 +142,7 @@ impl Layout {
         // Of the devices' directory, only the shared memory is the program's.
         layout.trees.extend(plan.covers().into_iter().map(|(seen, name)| match name {
             "dev" => ("dev/shm".into(), "/dev/shm".into()),
-            name => (name.into(), seen),
+            name => (name.into(), seen.into()),
         }));
         // A directory comes after those that contain it.
         layout.trees.sort_by_key(|(_, seen)| seen.components().count());

@@ -210,8 +210,8 @@ impl Machine {
             let services = self.services(profile)?;
             let (streams, terminal) = look();
             let network = services.as_ref().map(|services| services.borrow().joined());
-            let plan = self.plan(profile, streams, network);
-            let failed = match Served::start(plan, &profile.limits, home, services, terminal) {
+            let plan = self.plan(profile.clone(), streams, network);
+            let failed = match Served::start(plan, home, services, terminal) {
                 Err(failed) => failed,
                 Ok(mut served) => match to_end(&mut served, &held)? {
                     Ok(ended) => return Ok((ended, served.observed())),
@@ -220,18 +220,18 @@ impl Machine {
             };
             match loss(&failed.error, &failed.plan, &mut self.host) {
                 Some(loss) => self.lose(loss)?,
-                None => return Err(explain(failed.error, &failed.plan, profile, &self.host)),
+                None => return Err(explain(failed.error, &failed.plan)),
             }
         }
     }
 
     pub(crate) fn plan(
         &self,
-        profile: &Profile,
+        mut profile: Profile,
         streams: Streams,
         network: Option<JoinedNetwork>,
     ) -> Arc<SandboxPlan> {
-        let (mut profile, mut host) = (profile.clone(), Host { network, ..self.host.clone() });
+        let mut host = Host { network, ..self.host.clone() };
         outputs::make_unique(&mut profile, &mut host.environment);
         Arc::new(SandboxPlan { profile, host, streams })
     }
@@ -315,7 +315,8 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
 }
 
 /// Turns a fault into an error with hints.
-pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host: &Host) -> Error {
+pub(crate) fn explain(fault: Fault, plan: &SandboxPlan) -> Error {
+    let SandboxPlan { profile, host, .. } = plan;
     let error = match fault {
         Fault::Child(error) => error,
         Fault::Observer(error) => return Error::Step { origin: "explain".to_owned(), error },

@@ -51,7 +51,6 @@ pub(crate) enum Fault {
 /// A running program.
 pub(crate) struct Sandbox {
     child: Child,
-    limits: Limits,
     home: Option<Rc<SandboxCgroup>>,
     plan: Arc<SandboxPlan>,
     started: Instant,
@@ -72,7 +71,6 @@ impl Sandbox {
     /// Starts the child that performs the plan.
     pub(crate) fn start(
         plan: Arc<SandboxPlan>,
-        limits: &Limits,
         home: Option<Rc<SandboxCgroup>>,
     ) -> Result<Self, Box<Failed>> {
         let refused = Arc::new(OnceLock::new());
@@ -92,7 +90,6 @@ impl Sandbox {
         match command.spawn() {
             Ok(child) => Ok(Self {
                 child,
-                limits: limits.clone(),
                 home,
                 plan,
                 started,
@@ -182,9 +179,13 @@ impl Sandbox {
         Ok(())
     }
 
+    fn limits(&self) -> &Limits {
+        &self.plan.profile.limits
+    }
+
     /// Returns the time that is left of its limit.
     fn left(&self) -> Option<Duration> {
-        let wall = self.limits.wall.filter(|_| !self.is_late)?;
+        let wall = self.limits().wall.filter(|_| !self.is_late)?;
         Some(wall.saturating_sub(self.started.elapsed()))
     }
 
@@ -195,12 +196,12 @@ impl Sandbox {
             ended => ended?,
         };
         if let Some(status) = ended {
-            let reached = match self.limits.wall.filter(|_| self.is_late) {
+            let reached = match self.limits().wall.filter(|_| self.is_late) {
                 Some(wall) => Some(Reached::Wall(wall)),
-                None => reached(status, &self.limits, self.home.as_deref()),
+                None => reached(status, self.limits(), self.home.as_deref()),
             };
             let usage = self.child.usage().unwrap_or_default();
-            let full = self.limits.disk.filter(|_| self.child.has_full_space()).map(DiskLimit);
+            let full = self.limits().disk.filter(|_| self.child.has_full_space()).map(DiskLimit);
             let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
             let had_terminal = self.terminal.take().is_some_and(CallerTerminal::end);
             let (was_signalled, losses) = (self.was_signalled, Vec::new());

@@ -221,7 +221,7 @@ impl Member {
                 if self.machine.does_without(&fault, &plan)? {
                     return self.launch(network);
                 }
-                return Err(match explain(fault, &plan, &self.service.profile, &self.machine.host) {
+                return Err(match explain(fault, &plan) {
                     error @ Error::Program { .. } => {
                         Error::Setting(format!("service {}: {error}", self.service.name))
                     }
@@ -288,7 +288,7 @@ pub(super) fn begin(
 ) -> Result<Sandbox, Error> {
     let output = Fd::of(log.theirs());
     let home = machine.home(profile)?;
-    let plan = machine.plan(profile, Streams::Captured { output, errors: output }, Some(network));
-    let started = Sandbox::start(plan, &profile.limits, home).map(Sandbox::without_signals);
-    started.map_err(|failed| explain(failed.error, &failed.plan, profile, &machine.host))
+    let plan = machine.plan(profile.clone(), Streams::Captured { output, errors: output }, Some(network));
+    let started = Sandbox::start(plan, home).map(Sandbox::without_signals);
+    started.map_err(|failed| explain(failed.error, &failed.plan))
 }

@@ -4,7 +4,6 @@ use super::Services;
 use crate::Error;
 use crate::explain::observe::Observed;
 use crate::plan::SandboxPlan;
-use crate::profile::Limits;
 use crate::sandbox::cgroup::SandboxCgroup;
 use crate::sandbox::ended::{Ended, NotRun};
 use crate::sandbox::terminal::CallerTerminal;
@@ -18,7 +17,6 @@ use std::time::{Duration, Instant};
 /// A program that runs, or that waits for its services.
 pub(crate) struct Served {
     plan: Arc<SandboxPlan>,
-    limits: Limits,
     home: Option<Rc<SandboxCgroup>>,
     services: Option<Rc<RefCell<Services>>>,
     /// The positions in the logs of the services when this program asked for them.
@@ -33,15 +31,14 @@ impl Served {
     /// Starts the program when its services are ready, and at once without services.
     pub(crate) fn start(
         plan: Arc<SandboxPlan>,
-        limits: &Limits,
         home: Option<Rc<SandboxCgroup>>,
         services: Option<Rc<RefCell<Services>>>,
         terminal: Option<CallerTerminal>,
     ) -> Result<Self, Box<Failed>> {
         let positions =
             services.as_ref().map(|services| services.borrow_mut().positions()).unwrap_or_default();
-        let (limits, since) = (limits.clone(), Instant::now());
-        let mut served = Self { plan, limits, home, services, positions, terminal, since, sandbox: None };
+        let since = Instant::now();
+        let mut served = Self { plan, home, services, positions, terminal, since, sandbox: None };
         if served.services.as_ref().is_none_or(|services| services.borrow().are_ready()) {
             served.begin()?;
         }
@@ -49,7 +46,7 @@ impl Served {
     }
 
     fn begin(&mut self) -> Result<(), Box<Failed>> {
-        let mut sandbox = Sandbox::start(Arc::clone(&self.plan), &self.limits, self.home.take())?;
+        let mut sandbox = Sandbox::start(Arc::clone(&self.plan), self.home.take())?;
         sandbox.lend(self.terminal.take());
         self.sandbox = Some(sandbox);
         Ok(())
