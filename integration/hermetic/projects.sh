@@ -156,8 +156,10 @@ measure() {
     [ "$outside" -gt 0 ] && [ "$inside" -ge "$outside" ] || fine=
     printf '| %s | %s | %s | %s | ' "$short $version$mode${who:+, $who}" "$registry" "$(range "$log.outside.passed")" \
         "$(range "$log.inside.passed")"
-    awk -v a="$(median "$log.outside.seconds")" -v b="$(median "$log.inside.seconds")" -v options="${options/#-/none}" \
-        'BEGIN { printf "%.2f | %.2f | %.2f | %s |\n", a, b, b / a, options }'
+    # The machine may become faster or slower between two rounds, but hardly within one.
+    paste "$log.outside.seconds" "$log.inside.seconds" | awk '{ print $2 / $1 }' >"$log.ratios"
+    awk -v a="$(median "$log.outside.seconds")" -v b="$(median "$log.inside.seconds")" -v ratio="$(median "$log.ratios")" \
+        -v options="${options/#-/none}" 'BEGIN { printf "%.2f | %.2f | %.2f | %s |\n", a, b, ratio, options }'
     if [ -z "$fine" ]; then
         { echo "FAILED: $name: $log.inside"; tail -n 20 "$log.inside"; } >&2
         echo failed >>"$work/failed"
