@@ -18,7 +18,7 @@ use std::path::{Component, Path};
 /// The policy `SCHED_DEADLINE` of linux/sched.h.
 const SCHED_DEADLINE: u32 = 6;
 
-/// More than the number of steps in the plan of a usual sandbox or container.
+/// The room for steps. The plan of a usual sandbox has about 130, that of a container 150.
 const USUAL_STEPS: usize = 192;
 
 /// The fsconfig(2) key that adds one layer to an overlay, since Linux 6.8.
@@ -30,8 +30,8 @@ pub struct Plan<'b> {
     pub steps: &'b [Step<'b>],
     /// The namespaces that the clone of the child creates.
     pub namespaces: Namespaces,
-    /// The fields that steps come from, and for each step the index of its own.
     origins: Vec<Origin>,
+    /// For each step, the index of the field that it comes from.
     places: Vec<usize>,
     /// The program as config.json names it.
     program: String,
@@ -150,7 +150,7 @@ impl Error {
 pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
-    /// The fields that were named so far. The last one is that of the next step.
+    /// No field, and the fields that were named so far. The last one is that of the next step.
     origins: Vec<Origin>,
     places: Vec<usize>,
     free: Vec<Reg>,
@@ -167,12 +167,14 @@ impl<'b> Builder<'b> {
     #[must_use]
     pub fn new(memory: &'b Bump) -> Self {
         // The lowest free register is taken first, which keeps listings easy to follow.
+        let mut origins = Vec::with_capacity(USUAL_STEPS / 2);
+        origins.push(Origin::default());
         let mut free = Vec::with_capacity(Reg::COUNT.into());
         free.extend((0..Reg::COUNT).rev().filter_map(Reg::new));
         Self {
             memory,
             steps: BumpVec::with_capacity_in(USUAL_STEPS, memory),
-            origins: Vec::with_capacity(USUAL_STEPS / 2),
+            origins,
             places: Vec::with_capacity(USUAL_STEPS),
             free,
             most_used: 0,
@@ -194,9 +196,6 @@ impl<'b> Builder<'b> {
 
     /// Adds a step that comes from the current field.
     pub fn push(&mut self, step: Step<'b>) {
-        if self.origins.is_empty() {
-            self.origins.push(Origin::default());
-        }
         self.steps.push(step);
         self.places.push(self.origins.len() - 1);
     }
