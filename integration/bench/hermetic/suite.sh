@@ -28,30 +28,32 @@ cargo nextest list --offline --list-type binaries-only --message-format json >bi
 chmod 755 . bin/*
 
 users=(caller)
-as_caller() { "$@"; }
 if [ "$(id -u)" = 0 ]; then
     users=(root nobody)
     mkdir -p target/nextest
     chown 65534:65534 home target/nextest
 fi
-as_root() { "$@"; }
-as_nobody() {
-    setpriv --reuid 65534 --regid 65534 --clear-groups env -i HOME="$work/home" PATH=/usr/bin:/bin TERM="${TERM:-dumb}" "$@"
+as() { # USER COMMAND...
+    if [ "$1" = nobody ]; then
+        set -- nobody setpriv --reuid 65534 --regid 65534 --clear-groups env -i HOME="$work/home" PATH=/usr/bin:/bin \
+            TERM="${TERM:-dumb}" "${@:2}"
+    fi
+    "${@:2}"
 }
 
-run_nextest() {
-    "$@" bin/cargo-nextest nextest run --cargo-metadata metadata --binaries-metadata binaries --no-input-handler \
+run_nextest() { # USER
+    as "$1" bin/cargo-nextest nextest run --cargo-metadata metadata --binaries-metadata binaries --no-input-handler \
         --status-level none --final-status-level none 2>&1 |
         sed -n 's/.*Summary \[ *\([0-9.]*\)s\].*500 passed.*/\1/p'
 }
-run_husk() {
-    "${@:2}" bin/husk test --net "$1" --runner -- "$binary" -q | sed -n 's/.*500 passed.*finished in \([0-9.]*\)s/\1/p'
+run_husk() { # USER NETWORK
+    as "$1" bin/husk test --net "$2" --runner -- "$binary" -q | sed -n 's/.*500 passed.*finished in \([0-9.]*\)s/\1/p'
 }
 for ((round = 0; round < rounds; round++)); do
     for user in "${users[@]}"; do
-        run_nextest "as_$user" >>"results/$user-nextest"
-        run_husk loopback "as_$user" >>"results/$user-husk"
-        run_husk host "as_$user" >>"results/$user-husk-net-host"
+        run_nextest "$user" >>"results/$user-nextest"
+        run_husk "$user" loopback >>"results/$user-husk"
+        run_husk "$user" host >>"results/$user-husk-net-host"
     done
 done
 
